@@ -215,18 +215,22 @@ func (d *Etcd) checkEndpoint(ctx context.Context, object Object, seen map[string
 	return nil
 }
 
-// ownedBy reports that an address is the endpoint's own: its handle ends in the endpoint's sandbox, or it says that it is of the endpoint's pod on
-// the endpoint's machine. The handle of a virtual machine's address names the machine instead of a sandbox, and an old one nothing else than it.
+// ownedBy reports that an address is the endpoint's own: its handle ends in the endpoint's sandbox, or it says that it
+// is of the endpoint's pod on the endpoint's machine. The handle of a virtual machine's address names the machine
+// instead of a sandbox, and an old one nothing else than it.
 func ownedBy(wep *libapiv3.WorkloadEndpoint, a Allocation) bool {
 	if sandbox := wep.Spec.ContainerID; sandbox != "" && (a.Handle == sandbox || strings.HasSuffix(a.Handle, "."+sandbox)) {
 		return true
 	}
-	host, namespace, pod := a.Host, a.Attributes[model.IPAMBlockAttributeNamespace], a.Attributes[model.IPAMBlockAttributePod]
-	return host == wep.Spec.Node && pod != "" && pod == wep.Spec.Pod && namespace == wep.Namespace
+	namespace, pod := a.Attributes[model.IPAMBlockAttributeNamespace], a.Attributes[model.IPAMBlockAttributePod]
+	return a.Host == wep.Spec.Node && pod != "" && pod == wep.Spec.Pod && namespace == wep.Namespace
 }
 
-// checkAddress refuses an address that is assigned and not the object's own, and notes the block's revision. One in cooldown is nobody's.
-func (d *Etcd) checkAddress(ctx context.Context, address netip.Addr, own func(Allocation) bool, whose string, seen map[string]int64) error {
+// checkAddress refuses an address that is assigned and not the object's own, and notes the block's revision. One in
+// cooldown is nobody's.
+func (d *Etcd) checkAddress(
+	ctx context.Context, address netip.Addr, own func(Allocation) bool, whose string, seen map[string]int64,
+) error {
 	cidr, found, err := d.blockOf(ctx, address)
 	if err != nil || !found {
 		return err

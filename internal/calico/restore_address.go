@@ -30,10 +30,10 @@ func (a HeldAddress) validate() error {
 	return nil
 }
 
-// RestoreAddress assigns an address again as it was, under its handle and with its attributes, if it is still free: in its block, or, if
-// that is gone, in the block made again as affine to the host, as long as an IPPool contains it. It refuses (ErrNotRestored) an address that
-// is another's by now, and one that is assigned to that handle is left as it is (ErrUnchanged). With dryRun nothing is written. Checks and write
-// are one transaction.
+// RestoreAddress assigns an address again as it was, under its handle and with its attributes, if it is still free: in
+// its block, or, if that is gone, in the block made again as affine to the host, as long as an IPPool contains it. It
+// refuses (ErrNotRestored) an address that is another's by now, and one that is assigned to that handle is left as it
+// is (ErrUnchanged). With dryRun nothing is written. Checks and write are one transaction.
 func (d *Etcd) RestoreAddress(ctx context.Context, host string, address HeldAddress, dryRun bool) error {
 	if err := address.validate(); err != nil {
 		return err

@@ -74,10 +74,11 @@ func (s *census) namedOtherwise(n CalicoNode) bool {
 }
 
 // orphan reports that the host has no Calico Node where it should have one, and so no identity but its name.
-func (n CalicoNode) orphan() bool { return n.Implied && len(n.OrchRefs) == 0 }
+func (n CalicoNode) orphan() bool { return n.Implied && len(n.OrchRefs) == 0 && n.former == "" }
 
-// nameless reports that nothing but a name shows which machine it is: it says nothing about whether this is the right cluster.
-func (n CalicoNode) nameless() bool { return n.orphan() || n.OnlyWitnessed }
+// nameless reports that nothing in the datastore but a name shows which machine it is: it says nothing about whether
+// this is the right cluster.
+func (n CalicoNode) nameless() bool { return n.orphan() || n.OnlyWitnessed || n.former != "" }
 
 func (s *census) place(n CalicoNode) {
 	name, adopted, gate, message := s.config.identify(n)
@@ -138,8 +139,9 @@ func (s *census) placeMissing(cand candidate) {
 
 // leaveConfiguration leaves a host alone of which there are only objects that users or programs wrote about it.
 func (s *census) leaveConfiguration(n CalicoNode) {
-	s.refuse(Subject{Host: n.Name}, GateOrphanedConfiguration, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a "+
-		"Kubernetes Node; nothing shows that it ever was one: if it was, `calico-node-sync apply "+n.Name+"` with --also-remove removes them")
+	s.refuse(Subject{Host: n.Name}, GateOrphanedConfiguration, "objects that users or programs wrote are about it, and there is neither "+
+		"a Calico Node nor a Kubernetes Node of this name: if the machine is gone, `calico-node-sync apply "+n.Name+
+		" --also-remove=KIND` removes them")
 }
 
 // renamed reports that a machine is none of the Kubernetes Nodes that it may be by its names, since each of them has a Calico Node of its
@@ -147,7 +149,8 @@ func (s *census) leaveConfiguration(n CalicoNode) {
 // is called as its Kubernetes Node.
 func (s *census) renamed(cand candidate) bool {
 	n, name := cand.node, cand.subject.KubernetesNode
-	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || n.nameless() && s.namesDiffer || !validNodeName(name) {
+	unsure := n.former == "" && n.nameless() && s.namesDiffer
+	if !s.witnessed[name] && !cand.named || n.Name != name || cand.adopted || unsure || !validNodeName(name) {
 		return false
 	}
 	like := s.like(name)
@@ -193,7 +196,8 @@ func (s *census) placeAlive(cand candidate) {
 		s.revived = append(s.revived, cand)
 	}
 	if cand.named {
-		s.refuse(cand.subject, GateNotConfirmed, "its Kubernetes Node exists")
+		exists := Refusal{Of: cand.subject, Gate: GateNotConfirmed, Message: "its Kubernetes Node exists", Lives: true}
+		s.refusals = append(s.refusals, exists)
 	}
 }
 
@@ -219,7 +223,7 @@ func (s *census) doubt(cand candidate) string {
 	case len(own) > 0:
 		// The orchRef says one name and the machine goes by another that is alive: whichever is wrong, it is not proof of absence.
 		return "its orchRef names " + quote(name) + ", which is gone, but a Kubernetes Node " + quote(own[0]) + " exists"
-	case n.nameless() && s.namesDiffer:
+	case n.former == "" && n.nameless() && s.namesDiffer:
 		return "it has no Calico Node, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them"
 	case cand.adopted && s.namesDiffer:
 		return "it has no orchRef, and Calico Nodes here have other names than their Kubernetes Nodes, so it may be any of them; --domain names the difference"

@@ -16,6 +16,8 @@
 //	   │                                   (each later write holds only while the Calico Node is as the fence left it)
 //	   └─ any gate that does not hold: a Refusal that says why, and no step at all
 //
-// The Calico Node goes last, so that a process that dies midway leaves the mark by which the next one finds the work again.
-// It is not for deciding how a step is written (that is internal/calico) nor when to look (that is controller).
+// The Calico Node goes last, so that a process that dies midway leaves the mark by which the next one finds the work
+// again. It goes even if blocks of the machine stay, because others have addresses there: those are found by their
+// affinity, and the memory keeps whose they were. It is not for deciding how a step is written (that is
+// internal/calico) nor when to look (that is controller).
 package nodesync

@@ -97,6 +97,7 @@ type judgement struct {
 
 // judge asks every gate that needs no live read.
 func judge(w World, c Config) judgement {
+	w = w.recognized()
 	if refusal, ok := kubernetesGate(w.Kubernetes); !ok {
 		return judgement{refusals: []Refusal{refusal}, memory: w.Memory.withoutListed(w.Kubernetes.Nodes, c), next: c.Resync}
 	}

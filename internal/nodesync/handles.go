@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Handle is an IPAM handle under which no block had an address when the datastore was swept.
@@ -61,8 +63,9 @@ func (j *judgement) judgeHandles(w World, c Config) {
 		return
 	}
 	if !slices.Contains(c.AlsoRemove, KindIPAMHandle) {
-		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s, such as %s: they do no harm; --also-remove=%s removes them",
-			orphanedHandles(len(handles)), handles[0].ID, KindIPAMHandle))
+		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf(
+			"%s without an address, such as %s: they do no harm; --also-remove=%s removes them",
+			prose.Plural(len(handles), "IPAM handle"), handles[0].ID, KindIPAMHandle))
 		return
 	}
 	due, young := make([]Handle, 0, len(handles)), 0
@@ -74,22 +77,17 @@ func (j *judgement) judgeHandles(w World, c Config) {
 		due = append(due, h.Handle)
 	}
 	if young > 0 {
-		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s, such as %s: they are removed if another sweep finds them unchanged after the grace period",
-			orphanedHandles(young), handles[0].ID))
+		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf(
+			"%s without an address, such as %s: they are removed if another sweep finds them unchanged after the grace period",
+			prose.Plural(young, "IPAM handle"), handles[0].ID))
 	}
 	if most := handleSteps * handlesPerStep; len(due) > most {
-		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf("%s beyond the %d that are removed at a time: they are removed after another sweep",
-			orphanedHandles(len(due)-most), most))
+		j.refuse(ofHandles(), GateOrphanedHandle, fmt.Sprintf(
+			"%s without an address beyond the %d that are removed at a time: they are removed after another sweep",
+			prose.Plural(len(due)-most, "IPAM handle"), most))
 		due = due[:most]
 	}
 	for chunk := range slices.Chunk(due, handlesPerStep) {
 		j.handles = append(j.handles, RemoveHandles{Handles: chunk})
 	}
-}
-
-func orphanedHandles(n int) string {
-	if n == 1 {
-		return "1 IPAM handle has no address"
-	}
-	return fmt.Sprintf("%d IPAM handles have no address", n)
 }

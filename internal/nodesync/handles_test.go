@@ -12,7 +12,7 @@ import (
 
 func TestOrphanedHandles(t *testing.T) {
 	t.Parallel()
-	const found = "left alone: IPAM handles: 2 IPAM handles have no address, such as h1: "
+	const found = "left alone: IPAM handles: 2 IPAM handles without an address, such as h1: "
 	later := start.Add(time.Hour)
 	for _, test := range []struct {
 		name    string
@@ -76,7 +76,7 @@ func TestManyHandlesGoInSmallSteps(t *testing.T) {
 	w.Memory = MakePlan(w, c).Memory
 	w.Now = w.Now.Add(c.Grace)
 	p = MakePlan(w, c)
-	if len(p.Steps) != 20 || !strings.Contains(p.String(), "98000 IPAM handles have no address beyond the 2000 that are removed at a time: they are removed after another sweep") {
+	if len(p.Steps) != 20 || !strings.Contains(p.String(), "98000 IPAM handles without an address beyond the 2000 that are removed at a time: they are removed after another sweep") {
 		t.Errorf("got %d steps for 100000 handles and refusals %v", len(p.Steps), p.Refusals)
 	}
 }

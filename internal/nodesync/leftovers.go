@@ -217,7 +217,6 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 	}
 	m.confirmLeftovers(w)
 	tally := newTally()
-	removes := slices.Contains(c.AlsoRemove, KindPodLeftovers) && !c.OneShot && len(c.Named) == 0
 	var ripe []int
 	for i := range m.Leftovers {
 		machine, lives := j.machines[m.Leftovers[i].Host]
@@ -225,26 +224,29 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 			continue
 		}
 		j.leftoverCount++
-		if why := m.Leftovers[i].unripe(machine, removes, c); why != "" {
-			tally.add(machine.subject, m.Leftovers[i].Leftover, why)
+		if why := m.Leftovers[i].unripe(machine, c); why != "" {
+			tally.add(machine.subject, m.Leftovers[i], why)
 			continue
 		}
 		ripe = append(ripe, i)
 	}
 	j.guardLeftovers(ripe, tally, w, c)
-	j.refusals = append(j.refusals, tally.refusals()...)
+	j.refusals = append(j.refusals, tally.refusals(w.Now)...)
 }
 
 // unripe returns why a leftover is not to be removed, whatever a live read says, or "".
-func (l SeenLeftover) unripe(machine living, removes bool, c Config) string {
+func (l SeenLeftover) unripe(machine living, c Config) string {
 	age := c.oldLeftover()
 	switch {
 	case machine.keep:
 		return "annotation " + KeepAnnotation + " forbids removing it"
 	case strings.HasSuffix(l.Pod, "-"+machine.subject.KubernetesNode):
 		return "a static pod may run under that name without the API server knowing it; look on the machine"
-	case !removes:
-		return "they cannot be assigned; --also-remove=" + string(KindPodLeftovers) + " lets the controller remove them"
+	case !slices.Contains(c.AlsoRemove, KindPodLeftovers):
+		return fmt.Sprintf("they cannot be assigned; a controller with --also-remove=%s removes them", KindPodLeftovers)
+	case c.OneShot || len(c.Named) > 0:
+		return fmt.Sprintf("the controller removes them when two sweeps, at least %s apart, have found them; "+
+			"a command makes only one", age)
 	case l.Seen.Sub(l.Since) < age:
 		return fmt.Sprintf("they are removed if another sweep, at least %s later, finds them unchanged", age)
 	}
@@ -277,7 +279,7 @@ func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) 
 		switch {
 		case held && !w.Now.Before(l.ConfirmedUntil): // the guard's refusal says so
 		case w.Now.Before(l.NotBefore):
-			tally.add(j.machines[l.Host].subject, l.Leftover, l.Held)
+			tally.add(j.machines[l.Host].subject, l, l.Held)
 			j.lookAgain(l.NotBefore.Sub(w.Now))
 		default:
 			j.leftovers = append(j.leftovers, l)
@@ -344,7 +346,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 		heldMachine, wait := j.memory.askMachine(w, machine, c)
 		if heldMachine != "" {
 			for _, l := range group {
-				tally.add(machine.subject, l.Leftover, heldMachine)
+				tally.add(machine.subject, l, heldMachine)
 			}
 			j.lookAgain(j.memory.holdLeftovers(func(l Leftover) bool { return l.Host == group[0].Host }, heldMachine, wait, w.Now, c))
 			continue
@@ -355,7 +357,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 			switch {
 			case !read || pod.Verdict == VerdictUnknown:
 				held := "whether the pod is gone is unknown: " + cmp.Or(pod.Detail, "it was not read")
-				tally.add(machine.subject, l.Leftover, held)
+				tally.add(machine.subject, l, held)
 				j.lookAgain(j.memory.holdLeftover(l.Leftover, held, w.Now, c))
 			case pod.Verdict == VerdictAlive:
 				j.memory.dropLeftovers(l.Leftover) // it is none
@@ -368,7 +370,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 		}
 		p.addLeftovers(machine, going)
 	}
-	if j.refusals = append(j.refusals, tally.refusals()...); removed > 0 {
+	if j.refusals = append(j.refusals, tally.refusals(w.Now)...); removed > 0 {
 		j.memory.LeftoverRemovals = append(j.memory.LeftoverRemovals, LeftoverRemoval{At: w.Now, Count: removed})
 		j.lookAgain(c.Pace)
 	}

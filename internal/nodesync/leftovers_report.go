@@ -28,15 +28,19 @@ type tallyKey struct {
 type tallied struct {
 	addresses, endpoints int
 	first                string
+	since                time.Time // the earliest time at which a sweep found one
 }
 
 func newTally() *tally { return &tally{found: map[tallyKey]*tallied{}} }
 
-func (t *tally) add(of Subject, l Leftover, why string) {
+func (t *tally) add(of Subject, l SeenLeftover, why string) {
 	key := tallyKey{of, why}
 	if t.found[key] == nil {
-		t.found[key] = &tallied{first: l.String()}
+		t.found[key] = &tallied{first: l.String(), since: l.Since}
 		t.keys = append(t.keys, key)
+	}
+	if l.Since.Before(t.found[key].since) {
+		t.found[key].since = l.Since
 	}
 	if l.Endpoint.Name != "" {
 		t.found[key].endpoints++
@@ -46,7 +50,7 @@ func (t *tally) add(of Subject, l Leftover, why string) {
 }
 
 // refusals are one for each machine and reason; beyond a number of them, one for all the others.
-func (t *tally) refusals() []Refusal {
+func (t *tally) refusals(now time.Time) []Refusal {
 	var out []Refusal
 	var rest tallied
 	for i, key := range t.keys {
@@ -55,7 +59,12 @@ func (t *tally) refusals() []Refusal {
 			rest.addresses, rest.endpoints = rest.addresses+found.addresses, rest.endpoints+found.endpoints
 			continue
 		}
-		out = append(out, Refusal{Of: key.of, Gate: GatePodLeftovers, Message: fmt.Sprintf("%s, such as %s: %s", found, found.first, key.why)})
+		known := ""
+		if found.since.Before(now) {
+			known = ", found since " + found.since.UTC().Format(time.RFC3339)
+		}
+		message := fmt.Sprintf("%s, such as %s%s: %s", found, found.first, known, key.why)
+		out = append(out, Refusal{Of: key.of, Gate: GatePodLeftovers, Message: message})
 	}
 	if more := len(t.keys) - reportedMachines; more > 0 {
 		out = append(out, Refusal{Of: ofLeftovers("", ""), Gate: GatePodLeftovers, Message: fmt.Sprintf("%s in %d more groups", &rest, more)})
@@ -72,6 +81,35 @@ func (t *tallied) String() string {
 		parts = append(parts, prose.Plural(t.endpoints, "endpoint"))
 	}
 	return strings.Join(parts, " and ") + " of pods that are gone"
+}
+
+// mostReported bounds Memory.PodLeftovers.
+const mostReported = 20
+
+// WithReport is the plan of a command that looks once, with what the controller says of the leftovers on the same
+// machines, which it has known for longer. Of machines where the command finds nothing any more nothing is said, unless
+// it could not look.
+func (p Plan) WithReport(reported []Refusal) Plan {
+	own, blind := map[string]bool{}, false
+	for _, r := range p.Refusals {
+		if r.Gate == GatePodLeftovers {
+			own[r.Of.Host] = true
+			blind = blind || strings.HasPrefix(r.Message, LeftoversNotSought)
+		}
+	}
+	replaced := map[string]bool{}
+	var more []Refusal
+	for _, r := range reported {
+		if own[r.Of.Host] || blind {
+			replaced[r.Of.Host] = true
+			more = append(more, r)
+		}
+	}
+	p.Refusals = slices.DeleteFunc(slices.Clone(p.Refusals), func(r Refusal) bool {
+		return r.Gate == GatePodLeftovers && replaced[r.Of.Host]
+	})
+	p.Refusals = append(p.Refusals, more...)
+	return p
 }
 
 // awaitLeftovers says what waits for a person: the batch that waits already, as long as something of it does and for a day at most, so that its hash stays

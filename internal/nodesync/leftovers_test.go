@@ -4,6 +4,7 @@
 package nodesync
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -246,8 +247,8 @@ func TestLeftoversAreLeftAlone(t *testing.T) {
 		change func(f *flat)
 		want   string
 	}{
-		{"by default", func(f *flat) { f.config.AlsoRemove = nil }, "--also-remove=PodLeftovers lets the controller remove them"},
-		{"once", func(f *flat) { f.config.OneShot = true }, "--also-remove=PodLeftovers lets the controller remove them"},
+		{"by default", func(f *flat) { f.config.AlsoRemove = nil }, "a controller with --also-remove=PodLeftovers removes them"},
+		{"once", func(f *flat) { f.config.OneShot = true }, "the controller removes them when two sweeps, at least 15m0s apart, have found them; a command makes only one"},
 		{"kept", func(f *flat) { f.machines["a"].keep = true }, "annotation nodes.mooring.dev/keep forbids removing it"},
 		{"not Ready", func(f *flat) { f.machines["a"].ready = false }, "its Kubernetes Node is not Ready"},
 		{"the kubelet is dead and the Node Ready", func(f *flat) { f.machines["a"].working = false }, "its kubelet has not renewed its Lease between two checks"},
@@ -271,6 +272,60 @@ func TestLeftoversAreLeftAlone(t *testing.T) {
 				t.Errorf("got\n%s\nwant in it %s", f.round(), test.want)
 			}
 		})
+	}
+}
+
+// Why a leftover waits now, and since when it is known, is in the memory for anyone who looks, together with what the
+// controller removes of its own accord.
+func TestWhyALeftoverWaitsIsReported(t *testing.T) {
+	t.Parallel()
+	f := newFlat("a", "b")
+	f.run("a", "gone")
+	f.vanish("gone")
+	since := ", found since " + start.Format(time.RFC3339)
+	expect := func(p Plan, want string) {
+		t.Helper()
+		text, err := json.Marshal(p.Memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept Memory
+		if err := json.Unmarshal(text, &kept); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(kept.AlsoRemove, f.config.AlsoRemove) || len(kept.PodLeftovers) != 1 || !strings.HasSuffix(kept.PodLeftovers[0].Message, want) {
+			t.Fatalf("reported %v %+v, want %s", kept.AlsoRemove, kept.PodLeftovers, want)
+		}
+		if strings.Contains(kept.PodLeftovers[0].Message, "--also-remove") {
+			t.Errorf("it advises to set a flag that is set: %s", kept.PodLeftovers[0].Message)
+		}
+	}
+	expect(f.round(), ": they are removed if another sweep, at least 15m0s later, finds them unchanged")
+	f.machines["a"].ready = false
+	f.pass(f.config.SweepPeriod)
+	expect(f.round(), since+": its Kubernetes Node is not Ready")
+	f.machines["a"].ready, f.machines["a"].readySince = true, f.now
+	f.pass(time.Minute)
+	p := f.round()
+	expect(p, since+": its Kubernetes Node has not been Ready for 15m0s: its kubelet may still take pods down")
+	if f.settle(3 * time.Hour); len(f.held) != 0 || len(f.memory.PodLeftovers) != 0 {
+		t.Errorf("held are %v, reported %v", f.held, f.memory.PodLeftovers)
+	}
+
+	// A command that looks once says what the controller says, of what it finds itself or cannot look for.
+	of := func(host, message string) Refusal {
+		return Refusal{Of: Subject{Host: host, Leftovers: true}, Gate: GatePodLeftovers, Message: message}
+	}
+	other := Refusal{Of: Subject{Host: "z"}, Gate: GateGrace, Message: "absent"}
+	for name, test := range map[string]struct{ own, reported, want []Refusal }{
+		"the same machine":     {[]Refusal{of("a", "one sweep"), other}, []Refusal{of("a", "not Ready"), of("a", "no Lease")}, []Refusal{other, of("a", "not Ready"), of("a", "no Lease")}},
+		"found just now":       {[]Refusal{of("a", "one sweep")}, []Refusal{of("b", "not Ready")}, []Refusal{of("a", "one sweep")}},
+		"removed since":        {[]Refusal{other}, []Refusal{of("a", "not Ready")}, []Refusal{other}},
+		"it may not list pods": {[]Refusal{of("pod leftovers", LeftoversNotSought+": forbidden")}, []Refusal{of("a", "not Ready")}, []Refusal{of("pod leftovers", LeftoversNotSought+": forbidden"), of("a", "not Ready")}},
+	} {
+		if got := (Plan{Refusals: test.own}).WithReport(test.reported).Refusals; !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
 	}
 }
 

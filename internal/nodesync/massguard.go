@@ -47,10 +47,12 @@ func awaitingMass(held []candidate, massRefused string, now time.Time, c Config)
 	return Awaiting{}
 }
 
-// vouched reports that the mass guard does not count a machine: its going was watched, a person has named or confirmed it, or the guard has
-// let it pass before, of which the fence is the sign (what passed lately is counted by Removals).
+// vouched reports that the mass guard does not count a machine: its going was watched, a person has named or confirmed
+// it, or the guard has let it pass before, of which the fence is the sign, or BlocksStay where there is no Calico Node
+// (what passed lately is counted by Removals).
 func (c candidate) vouched(now time.Time) bool {
-	return c.named || c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || c.node.FencedFor == c.subject.KubernetesNode
+	passed := c.node.FencedFor == c.subject.KubernetesNode || c.absence.BlocksStay && c.node.Implied
+	return c.named || c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || passed
 }
 
 func unvouched(s census, now time.Time) []candidate {

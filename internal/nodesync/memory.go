@@ -32,7 +32,8 @@ func remember(w World, c Config, s census) Memory {
 		if a.Since.After(w.Now) {
 			a.Since = w.Now // the clock was set back
 		}
-		if same := known && a.KubernetesNode == cand.subject.KubernetesNode; !same || a.Revision != cand.node.Revision {
+		written := a.Revision != cand.node.Revision && !(a.BlocksStay && cand.node.Implied)
+		if same := known && a.KubernetesNode == cand.subject.KubernetesNode; !same || written {
 			// A fence for this very Node may be a write of ours that was not saved, if the process was killed in between: what was watched was.
 			watched := same && a.Witnessed && cand.node.FencedFor == a.KubernetesNode
 			a = Absence{
@@ -53,6 +54,27 @@ func remember(w World, c Config, s census) Memory {
 	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	m.Removals = rememberRemovals(w, c)
 	return m
+}
+
+// recognized is the World in which hosts whose Calico Node an earlier plan removed are known as the Kubernetes Nodes
+// that they were.
+func (w World) recognized() World {
+	former := map[string]string{}
+	for _, a := range w.Memory.Absences {
+		if a.BlocksStay && a.Revision != 0 { // where Calico Nodes are Kubernetes Nodes none has a revision
+			former[a.CalicoNode] = a.KubernetesNode
+		}
+	}
+	if len(former) == 0 {
+		return w
+	}
+	w.Calico.Nodes = slices.Clone(w.Calico.Nodes)
+	for i := range w.Calico.Nodes {
+		if n := &w.Calico.Nodes[i]; n.Implied && len(n.OrchRefs) == 0 {
+			n.former = former[n.Name]
+		}
+	}
+	return w
 }
 
 // rememberRemovals returns those within the mass guard's window, in the order of names.
@@ -141,8 +163,15 @@ func (m *Memory) notBefore(host string, at time.Time) {
 	}
 }
 
-// planned notes that an unwitnessed candidate is about to be removed: from now on, even if it was removed before and has come back since.
-func (m *Memory) planned(w World, cand candidate) {
+// planned notes that a candidate is about to be removed, and whether blocks of it stay. An unwitnessed one counts from
+// now on, even if it was removed before and has come back since.
+func (m *Memory) planned(w World, cand candidate, refusals []Refusal) {
+	stay := slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Gate == GateForeignAddress || r.Gate == GateCooldown })
+	for i := range m.Absences {
+		if a := &m.Absences[i]; a.CalicoNode == cand.subject.Host {
+			a.BlocksStay = a.BlocksStay || stay
+		}
+	}
 	if cand.vouched(w.Now) {
 		return
 	}
@@ -151,11 +180,21 @@ func (m *Memory) planned(w World, cand candidate) {
 	slices.SortFunc(m.Removals, func(a, b Removal) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 }
 
-// Recalled returns what a new process may believe of what an earlier one saved. Absences count only if the earlier one kept watch until
-// lately, which it notes every resync period: in a longer gap machines may have come and gone again unseen.
+// Recalled returns what a new process may believe of what an earlier one saved. Absences count only if the earlier one
+// kept watch until lately, which it notes every resync period: in a longer gap machines may have come and gone again
+// unseen. A machine that came back has a Calico Node again, so of one without it is still known whose its blocks are,
+// and its absence begins now.
 func (m Memory) Recalled(now time.Time, c Config) Memory {
-	if now.Sub(m.SavedAt) > 2*c.Resync {
-		m.Absences, m.Awaiting, m.AwaitingLeftovers = nil, Awaiting{}, Awaiting{}
+	if now.Sub(m.SavedAt) <= 2*c.Resync {
+		return m
+	}
+	absences := m.Absences
+	m.Absences, m.Awaiting, m.AwaitingLeftovers = nil, Awaiting{}, Awaiting{}
+	for _, a := range absences {
+		if a.BlocksStay && a.Revision != 0 {
+			a.Since, a.Witnessed, a.ConfirmedUntil = now, false, time.Time{}
+			m.Absences = append(m.Absences, a)
+		}
 	}
 	return m
 }

@@ -66,32 +66,40 @@ func (m *model) observe(now time.Time, memory Memory) World {
 	for address, pod := range m.podAddresses {
 		w.Kubernetes.PodAddresses = append(w.Kubernetes.PodAddresses, PodAddress{Address: address, Pod: pod})
 	}
-	for host := range m.affinities {
-		if _, ok := m.nodes[host]; !ok && len(m.affinities[host]) > 0 {
+	for _, a := range memory.Absences {
+		w.lookUp(m, a.KubernetesNode)
+	}
+	for _, host := range names {
+		if _, ok := m.nodes[host]; !ok && m.leadsTo(host) {
 			w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: host, Implied: true})
 			w.Calico.Hosts = append(w.Calico.Hosts, m.host(host))
-			verdict := VerdictGone
-			if m.kubernetes[host] {
-				verdict = VerdictAlive
-			}
-			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: host, Verdict: verdict})
-			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: host, Count: m.running[host], Example: "ns/pod"})
+			w.lookUp(m, host)
 		}
 	}
 	for host, n := range m.nodes {
 		w.Calico.Nodes = append(w.Calico.Nodes, n)
 		w.Calico.Hosts = append(w.Calico.Hosts, m.host(host))
 		for _, ref := range n.OrchRefs {
-			verdict := VerdictGone
-			if m.kubernetes[ref.NodeName] {
-				verdict = VerdictAlive
-			}
-			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: ref.NodeName, Verdict: verdict})
-			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods,
-				RunningPods{Node: ref.NodeName, Count: m.running[ref.NodeName], Example: "ns/pod"})
+			w.lookUp(m, ref.NodeName)
 		}
 	}
 	return w
+}
+
+// lookUp adds live reads of a Kubernetes Node and of the pods there.
+func (w *World) lookUp(m *model, node string) {
+	verdict := VerdictGone
+	if m.kubernetes[node] {
+		verdict = VerdictAlive
+	}
+	w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: node, Verdict: verdict})
+	w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: node, Count: m.running[node], Example: "ns/pod"})
+}
+
+// leadsTo reports that something leads to a host without a Node: an affinity, or what a sweep finds of one that had a
+// Node, a block that is affine to it.
+func (m *model) leadsTo(host string) bool {
+	return len(m.affinities[host]) > 0 || !m.orphans[host] && slices.ContainsFunc(slices.Collect(maps.Values(m.blocks)), func(b Block) bool { return b.AffineTo == host })
 }
 
 func (m *model) host(name string) Host {

@@ -142,10 +142,16 @@ func TestASecondCalicoNodeGoesByName(t *testing.T) {
 			t.Errorf("%s: got %q removed, want %q:\n%s", test.name, removedHosts(p), test.removed, p)
 		}
 		for i := range w.Calico.Hosts {
-			w.Calico.Hosts[i].Endpoints = []Endpoint{{Namespace: "ns", Name: "e", Orchestrator: OrchestratorKubernetes}}
+			w.Calico.Hosts[i].Endpoints = []Endpoint{{Namespace: "ns", Name: "e", Pod: "p", Orchestrator: OrchestratorKubernetes}}
 		}
 		if p := MakePlan(w, c); len(p.Steps) > 0 {
 			t.Errorf("%s, with an endpoint that may be a running pod's:\n%s", test.name, p)
+		}
+		for verdict, removed := range map[Verdict]string{VerdictGone: test.removed, VerdictAlive: "", VerdictUnknown: ""} {
+			w.Kubernetes.Pods = []PodLookup{{Namespace: "ns", Name: "p", Verdict: verdict}}
+			if p := MakePlan(w, c); removedHosts(p) != removed {
+				t.Errorf("%s, with an endpoint of a pod that is %s: got %q removed, want %q:\n%s", test.name, verdict, removedHosts(p), removed, p)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package nodesync
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,8 +59,8 @@ func (c Config) NamesOf(of Subject) []string {
 // which is believed only of hosts without a Node and, if so configured, of Nodes without orchRefs.
 // gate and message say why it belongs to none that may be judged.
 func (c Config) identify(n CalicoNode) (name string, adopted bool, gate Gate, message string) {
-	if n.orphan() {
-		return n.Name, false, "", ""
+	if n.orphan() || n.former != "" {
+		return cmp.Or(n.former, n.Name), false, "", ""
 	}
 	if c.AdoptUnreferenced && len(n.OrchRefs) == 0 {
 		return n.Name, true, "", ""

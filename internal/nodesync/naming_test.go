@@ -284,8 +284,8 @@ func TestAHostOfResourcesGoesOnlyIfItsDeletionWasWatched(t *testing.T) {
 		steps            int
 		refusal          string
 	}{
-		{nil, []string{"a"}, 0, "objects that users or programs wrote are about it, and it is neither a Calico Node nor a Kubernetes Node; " +
-			"nothing shows that it ever was one: if it was, `calico-node-sync apply z` with --also-remove removes them"},
+		{nil, []string{"a"}, 0, "objects that users or programs wrote are about it, and there is neither a Calico Node nor a Kubernetes Node of this " +
+			"name: if the machine is gone, `calico-node-sync apply z --also-remove=KIND` removes them"},
 		{[]string{"z"}, []string{"a"}, 1, ""},
 		{nil, []string{"a", "z"}, 0, ""},
 	} {

@@ -45,20 +45,21 @@ type Refusal struct {
 	Message string  `json:"message"`
 	// Until is when the gate opens by itself, the zero time if that is not known.
 	Until time.Time `json:"until,omitzero"`
+	// Lives reports that the Kubernetes Node was found: waiting does not open the gate.
+	Lives bool `json:"-"`
 }
 
-// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of an existing machine: about
-// their addresses a plan needs to know whether a running pod has them.
+// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of
+// an existing machine: about their addresses a plan needs to know whether a running pod has them. It is true for the
+// latter, of whose endpoints a plan needs the pods.
 func Orphans(w World, subjects []Subject) map[string]bool {
-	orphans := map[string]bool{}
-	for _, s := range subjects {
-		if s.Exact {
-			orphans[s.Host] = true
-		}
+	orphan, orphans := map[string]bool{}, map[string]bool{}
+	for _, n := range w.recognized().Calico.Nodes {
+		orphan[n.Name] = n.orphan()
 	}
-	for _, n := range w.Calico.Nodes {
-		if n.orphan() && slices.ContainsFunc(subjects, func(s Subject) bool { return s.Host == n.Name }) {
-			orphans[n.Name] = true
+	for _, s := range subjects {
+		if s.Exact || orphan[s.Host] {
+			orphans[s.Host] = s.Exact
 		}
 	}
 	return orphans
@@ -104,7 +105,7 @@ func MakePlan(w World, c Config) Plan {
 		}
 		p.Steps = append(p.Steps, steps...)
 		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: because(cand, w.Now)})
-		j.memory.planned(w, cand)
+		j.memory.planned(w, cand, refusals)
 		j.lookAgain(c.Pace)
 	}
 	if p.Steps = append(p.Steps, j.handles...); len(j.handles) > 0 {
@@ -113,6 +114,9 @@ func MakePlan(w World, c Config) Plan {
 	j.planLeftovers(w, c, &p)
 	slices.SortFunc(j.refusals, compareRefusals)
 	p.Leftovers = j.leftoverCount
+	j.memory.AlsoRemove = c.AlsoRemove
+	leftovers := slices.DeleteFunc(slices.Clone(j.refusals), func(r Refusal) bool { return r.Gate != GatePodLeftovers })
+	j.memory.PodLeftovers = leftovers[:min(len(leftovers), mostReported)]
 	p.Refusals, p.Memory, p.Next, p.Pace = j.refusals, j.memory, j.next, paceAfter(p.Steps, j.due, w.Now, c)
 	if len(c.Named) > 0 {
 		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
@@ -196,10 +200,18 @@ type live struct {
 	pods    map[string]RunningPods
 	hosts   map[string]*Host
 	inUse   map[netip.Addr]string
+	// lookedUp are live reads of pods.
+	lookedUp map[[2]string]Verdict
 }
 
 func readLive(w World) live {
-	l := live{lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}, inUse: map[netip.Addr]string{}}
+	l := live{
+		lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}, inUse: map[netip.Addr]string{},
+		lookedUp: map[[2]string]Verdict{},
+	}
+	for _, x := range w.Kubernetes.Pods {
+		l.lookedUp[[2]string{x.Namespace, x.Name}] = x.Verdict
+	}
 	for _, x := range w.Kubernetes.Lookups {
 		l.lookups[x.Node] = x
 	}
@@ -218,20 +230,27 @@ func readLive(w World) live {
 // ask puts the gates that need live reads, for each name that the machine may be known by.
 func (l live) ask(cand candidate, c Config) []Refusal {
 	for _, name := range c.NamesOf(cand.subject) {
-		if gate, message := l.askName(name); gate != "" {
-			return []Refusal{{Of: cand.subject, Gate: gate, Message: message}}
+		if refusal := l.askName(name); refusal.Gate != "" {
+			refusal.Of = cand.subject
+			return []Refusal{refusal}
 		}
 	}
 	if l.hosts[cand.subject.Host] == nil {
 		return []Refusal{{Of: cand.subject, Gate: GateUnreadable, Message: "what it holds in the datastore was not read"}}
 	}
-	if endpoints := l.hosts[cand.subject.Host].Endpoints; cand.second && len(endpoints) > 0 {
-		first := slices.MinFunc(endpoints, func(a, b Endpoint) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
+	// A second Calico Node of a machine that lives stays while a pod may exist whose endpoint is under its name.
+	endpoints := slices.SortedFunc(slices.Values(l.hosts[cand.subject.Host].Endpoints), func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	endpoints = slices.DeleteFunc(endpoints, func(e Endpoint) bool {
+		return l.lookedUp[[2]string{e.Namespace, e.Pod}] == VerdictGone
+	})
+	if cand.second && len(endpoints) > 0 {
+		first := endpoints[0]
 		return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
-			"%s under this name, such as %s/%s, and a pod of them may run on Kubernetes Node %s, which exists; Calico's controllers remove them with their pods",
-			endpointsAre(len(endpoints)), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
+			"%s under this name whose pod is not known to be gone, such as %s/%s, and may run on Kubernetes Node %s, which exists; "+
+				"they are removed after their pods",
+			are(len(endpoints), "workload endpoint"), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
 	}
 	if cand.node.orphan() || cand.subject.Exact {
 		return l.askAddresses(cand)
@@ -239,24 +258,24 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 	return nil
 }
 
-// askName says why a Kubernetes Node of this name is not proven gone, with its gate.
-func (l live) askName(name string) (Gate, string) {
+// askName says why a Kubernetes Node of this name is not proven gone, the zero Refusal if it is.
+func (l live) askName(name string) Refusal {
 	lookup, looked := l.lookups[name]
 	pods, counted := l.pods[name]
 	switch {
 	case !looked:
-		return GateNotConfirmed, "no live read of Kubernetes Node " + quote(name) + " was made"
+		return Refusal{Gate: GateNotConfirmed, Message: "no live read of Kubernetes Node " + quote(name) + " was made"}
 	case lookup.Verdict == VerdictAlive:
-		return GateNotConfirmed, "a live read finds Kubernetes Node " + quote(name)
+		return Refusal{Gate: GateNotConfirmed, Message: "a live read finds Kubernetes Node " + quote(name), Lives: true}
 	case lookup.Verdict != VerdictGone:
-		return GateNotConfirmed, "a live read of Kubernetes Node " + quote(name) + " failed: " + lookup.Detail
+		return Refusal{Gate: GateNotConfirmed, Message: "a live read of Kubernetes Node " + quote(name) + " failed: " + lookup.Detail}
 	case !counted:
-		return GateRunningPods, "the pods bound to it could not be listed"
+		return Refusal{Gate: GateRunningPods, Message: "the pods bound to it could not be listed"}
 	case pods.Count > 0:
-		return GateRunningPods, fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; pod garbage collection removes them"+
-			" about a minute after the Node", runs(pods.Count), pods.Example)
+		return Refusal{Gate: GateRunningPods, Message: fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; "+
+			"pod garbage collection removes them about a minute after the Node", are(pods.Count, "running pod"), pods.Example)}
 	}
-	return "", ""
+	return Refusal{}
 }
 
 // askAddresses refuses a host without identity, or with a name like that of an existing machine, while a running pod has an address that the host
@@ -281,18 +300,12 @@ func (l live) askAddresses(cand candidate) []Refusal {
 		"%s, but its address %s is that of running pod %s", what, first, l.inUse[first])}}
 }
 
-func endpointsAre(n int) string {
+// are is "1 noun is" or "2 nouns are".
+func are(n int, noun string) string {
 	if n == 1 {
-		return "1 workload endpoint is"
+		return "1 " + noun + " is"
 	}
-	return fmt.Sprintf("%d workload endpoints are", n)
-}
-
-func runs(n int) string {
-	if n == 1 {
-		return "1 running pod is"
-	}
-	return fmt.Sprintf("%d running pods are", n)
+	return fmt.Sprintf("%d %ss are", n, noun)
 }
 
 // About is what the plan says of some machines, and what it says of the cluster as a whole where that holds everything back.
@@ -313,6 +326,12 @@ func (p Plan) Unknown(named []string) []string {
 		return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Subject().Host == name }) ||
 			slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Of.Host == name })
 	})
+}
+
+// Leaves reports that the plan cleans a host, or one before it did, and that something of its blocks stays.
+func (p Plan) Leaves(host string) bool {
+	return slices.ContainsFunc(p.Memory.Absences, func(a Absence) bool { return a.CalicoNode == host && a.BlocksStay }) &&
+		slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Of.Host == host })
 }
 
 // Held reports that something is held back. What is not Kubernetes' or is to be kept is not: it is as it should be.

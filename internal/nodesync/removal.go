@@ -27,9 +27,9 @@ const windowsReservedHandle = "windows-reserved-ipam-handle"
 
 // removal lists the steps that remove everything of one host, the Calico Node last, and says what is left alone.
 //
-// What cannot be parsed or is another orchestrator's leaves the whole host alone. A block that others use leaves just that block, its
-// affinity and the Calico Node, which stays as the mark by which the rest is found again; the host's own addresses in it go, so that two
-// dead machines that borrowed from each other do not wait for each other.
+// What cannot be parsed or is another orchestrator's leaves the whole host alone. A block that others use stays with
+// its affinity, by which it is found again; the host's own addresses in it go, so that two dead machines that borrowed
+// from each other do not wait for each other. The Calico Node, a BGP peer that never responds, goes all the same.
 //
 // A block with an address in cooldown stays, too, until that is over: deleting it would free the address earlier than Calico is configured to.
 func removal(cand candidate, host *Host, now time.Time, c Config) ([]Step, []Refusal) {
@@ -45,7 +45,7 @@ func removal(cand candidate, host *Host, now time.Time, c Config) ([]Step, []Ref
 	resources, users := resourceSteps(of, host, c)
 	// What a host without a Node is known by goes last, so that it is found again after a crash: its endpoints, addresses and affinities.
 	steps := slices.Concat(resources, endpoints, releases, affinities)
-	if len(inUse) == 0 && !cand.node.Implied {
+	if !cand.node.Implied {
 		steps = append(steps, RemoveNode{Of: of})
 	}
 	if len(steps) > 0 && cand.node.FencedFor == "" && !cand.node.Implied {
@@ -114,7 +114,7 @@ func blockSteps(of Subject, host *Host, now time.Time) (releases, affinities []S
 			refusals = append(refusals, Refusal{Of: of, Gate: GateForeignAddress, Message: foreignMessage(b, foreign)})
 		case b.AffineTo == host.Name && until.After(now):
 			refusals = append(refusals, Refusal{Of: of, Gate: GateCooldown, Until: until, Message: fmt.Sprintf(
-				"block %s has addresses in cooldown until %s (IPAMConfig: ipCooldownSeconds %d); the block, its affinity and the Node stay until then",
+				"block %s has addresses in cooldown until %s (IPAMConfig: ipCooldownSeconds %d); the block and its affinity stay until then",
 				b.CIDR, until.UTC().Format(time.RFC3339), int(host.IPCooldown.Seconds()))})
 		case b.AffineTo == host.Name:
 			affinities = append(affinities, RemoveAffinity{Of: of, CIDR: b.CIDR, Revision: claim.Revision, DeleteBlock: true})
@@ -178,8 +178,8 @@ func foreignMessage(b Block, foreign []Allocation) string {
 	case first.Handle == "":
 		whose = "without a handle"
 	}
-	return fmt.Sprintf("its block %s holds %s that cannot be released with it, such as %s %s; the block, its affinity and the Node stay until then",
-		b.CIDR, prose.Plural(len(foreign), "address"), first.Address, whose)
+	return fmt.Sprintf("its block %s holds %s that cannot be released with it, such as %s %s; "+
+		"the block and its affinity stay until the block is empty", b.CIDR, prose.Plural(len(foreign), "address"), first.Address, whose)
 }
 
 // outlivesHost says why an address may be in use when its host and its pod are gone, "" if it cannot.

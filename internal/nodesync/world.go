@@ -39,7 +39,8 @@ type Kubernetes struct {
 	RunningPods []RunningPods
 	// PodAddresses are addresses that suspects without identity hold and that a running pod has.
 	PodAddresses []PodAddress
-	// Heartbeats are live reads of LeftoverMachines, and Pods of the pods of LeftoverSuspects.
+	// Heartbeats are live reads of LeftoverMachines, and Pods of the pods of LeftoverSuspects, and of the endpoints of
+	// suspects by an exact name.
 	Pods       []PodLookup
 	Heartbeats []Heartbeat
 }
@@ -141,6 +142,9 @@ type CalicoNode struct {
 	OnlyWitnessed bool
 	// Keep reports that the keep annotation forbids removing it.
 	Keep bool
+	// former is the Kubernetes Node that it belonged to, if an earlier plan removed the Calico Node; see
+	// World.recognized.
+	former string
 }
 
 // OrchRef names the orchestrator that a Calico Node belongs to and its name there.
@@ -261,6 +265,10 @@ type Memory struct {
 	LeftoverRemovals []LeftoverRemoval `json:"leftoverRemovals,omitempty"`
 	// AwaitingLeftovers is Awaiting for leftovers of pods.
 	AwaitingLeftovers Awaiting `json:"awaitingLeftovers,omitzero"`
+	// AlsoRemove is Config.AlsoRemove, and PodLeftovers is why leftovers of pods are left alone. They are written for
+	// people and programs that look, and never read back by a plan.
+	AlsoRemove   []ResourceKind `json:"alsoRemove,omitempty"`
+	PodLeftovers []Refusal      `json:"podLeftovers,omitempty"`
 	// SavedAt is when the memory was last known to be true; see Recalled.
 	SavedAt time.Time `json:"savedAt,omitzero"`
 }
@@ -274,6 +282,9 @@ type Absence struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Witnessed reports that the deletion of the Kubernetes Node was watched as it happened.
 	Witnessed bool `json:"witnessed,omitempty"`
+	// BlocksStay reports that a plan cleans it and leaves blocks to others. In etcd that removes the Calico Node, and
+	// then nothing else says whose the blocks were, and that the mass guard has let it pass.
+	BlocksStay bool `json:"blocksStay,omitempty"`
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
 	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`
 	// NotBefore is when to try again after something spoke against cleaning up; HeldBy and Held are that refusal, and Holds is how often

@@ -218,11 +218,11 @@ func (e *errand) graceEnds(plan nodesync.Plan) time.Time {
 	return end
 }
 
-// refusedBy are the machines that one of the gates holds back.
+// refusedBy are the machines that one of the gates holds back, but for those that live: they are held back for good.
 func refusedBy(plan nodesync.Plan, gates ...nodesync.Gate) []string {
 	var out []string
 	for _, r := range plan.Refusals {
-		if slices.Contains(gates, r.Gate) && r.Of.Host != "" && !slices.Contains(out, r.Of.Host) {
+		if slices.Contains(gates, r.Gate) && !r.Lives && r.Of.Host != "" && !slices.Contains(out, r.Of.Host) {
 			out = append(out, r.Of.Host)
 		}
 	}

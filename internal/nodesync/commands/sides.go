@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
 	"k8s.io/client-go/rest"
@@ -81,13 +82,19 @@ func Open(ctx context.Context, source Source, kind string) (Sides, error) {
 	}, nil
 }
 
-// Preview plans once, as a controller would. remembered reports that one has kept watch until lately, from whose state absences start.
+// Preview plans once, as a controller would. remembered reports that one has kept watch until lately, from whose state
+// absences start, and which says what it removes of its own accord and why leftovers of pods wait.
 func (s Sides) Preview(ctx context.Context, config nodesync.Config) (plan nodesync.Plan, remembered bool, err error) {
-	remembered, err = controller.WatchKept(ctx, s.State, config, clock.RealClock{}.Now())
+	memory, remembered, err := controller.Kept(ctx, s.State, config, clock.RealClock{}.Now())
 	if err != nil {
 		return nodesync.Plan{}, false, fmt.Errorf("reading what the controller keeps: %w", err)
 	}
-	config.OneShot = !remembered
+	if config.OneShot = !remembered; remembered {
+		config.AlsoRemove = slices.Concat(config.AlsoRemove, memory.AlsoRemove)
+	}
 	plan, err = controller.NewOneShot(config, s.Store, s.Cluster, s.State, clock.RealClock{}).Preview(ctx)
+	if remembered {
+		plan = plan.WithReport(memory.PodLeftovers)
+	}
 	return plan, remembered, err
 }

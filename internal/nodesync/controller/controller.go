@@ -64,7 +64,7 @@ type Reconciler struct {
 	memory   nodesync.Memory
 	saved    string // the memory as it was saved last
 	savedAt  time.Time
-	promised []nodesync.Removal  // what was saved, by whomever, when this round began
+	promised nodesync.Memory     // what was saved, by whomever, when this round began
 	kept     map[string]keptNote // what was journaled last, by host
 	loaded   bool                // what an earlier process saved has been read
 	given    string              // the confirmation as it was read last
@@ -290,7 +290,7 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 		r.saved = r.memoryText() // so that what is no longer true there is written over, even by a memory that is empty
 		r.memory = memory.Recalled(r.Clock.Now(), r.Config)
 	}
-	r.given, r.promised = confirmation, memory.Removals
+	r.given, r.promised = confirmation, memory
 	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
 	r.memory.LeftoverRemovals = joinLeftoverRemovals(r.memory.LeftoverRemovals, memory.LeftoverRemovals)
 	return confirmation, nil
@@ -322,14 +322,24 @@ func joinLeftoverRemovals(own, others []nodesync.LeftoverRemoval) []nodesync.Lef
 	return own
 }
 
-// promise saves which unwitnessed machines are to be removed before the first of them is. Otherwise a process that dies in between, or another
-// that leads at the same time, would have the mass guard let as many pass again. Here a failure holds everything up.
+// promise saves which unwitnessed machines are to be removed before the first of them is, and of which blocks will stay
+// that nothing else says whose they are. Otherwise a process that dies in between, or another that leads at the same
+// time, would have the mass guard let as many pass again, or would not know the machine. Here a failure holds
+// everything up.
 func (r *Reconciler) promise(ctx context.Context, planned time.Time) error {
 	unsaved := func(x nodesync.Removal) bool {
-		return !slices.ContainsFunc(r.promised, func(saved nodesync.Removal) bool { return saved.CalicoNode == x.CalicoNode && !saved.At.Before(x.At) })
+		return !slices.ContainsFunc(r.promised.Removals, func(saved nodesync.Removal) bool {
+			return saved.CalicoNode == x.CalicoNode && !saved.At.Before(x.At)
+		})
+	}
+	unknown := func(x nodesync.Absence) bool {
+		return x.BlocksStay && !slices.ContainsFunc(r.promised.Absences, func(saved nodesync.Absence) bool {
+			return saved.CalicoNode == x.CalicoNode && saved.BlocksStay
+		})
 	}
 	leftovers := len(r.memory.LeftoverRemovals) > 0 && r.memory.LeftoverRemovals[len(r.memory.LeftoverRemovals)-1].At.Equal(planned)
-	if r.State == nil || !leftovers && !slices.ContainsFunc(r.memory.Removals, unsaved) {
+	machines := slices.ContainsFunc(r.memory.Removals, unsaved) || slices.ContainsFunc(r.memory.Absences, unknown)
+	if r.State == nil || !leftovers && !machines {
 		return nil
 	}
 	if err := r.save(ctx); err != nil {
@@ -340,7 +350,8 @@ func (r *Reconciler) promise(ctx context.Context, planned time.Time) error {
 
 // remember saves the memory when it has changed. A failure holds nothing up: what is lost is time, after a restart.
 func (r *Reconciler) remember(ctx context.Context) {
-	empty := len(r.memory.Absences)+len(r.memory.Removals)+len(r.memory.LeftoverRemovals) == 0 && r.memory.AwaitingLeftovers.Hash == ""
+	m := r.memory
+	empty := len(m.Absences)+len(m.Removals)+len(m.LeftoverRemovals)+len(m.PodLeftovers) == 0 && m.AwaitingLeftovers.Hash == ""
 	text := r.memoryText()
 	changed := text != r.saved && (r.saved != "" || !empty)
 	if stale := !empty && r.Clock.Since(r.savedAt) >= r.Config.Resync; r.State == nil || r.DryRun || !changed && !stale {

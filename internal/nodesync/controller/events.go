@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Reasons of Events. They are a contract with people who filter and with what forwards Events: MUST NOT change.
@@ -200,7 +201,7 @@ func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.
 	slices.Sort(hosts)
 	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: fmt.Sprintf(
 		"Objects are about %s, neither a Calico Node nor a Kubernetes Node: %s; if a machine is gone, calico-node-sync apply NODE --also-remove=KIND removes its objects",
-		countHosts(len(hosts)), strings.Join(hosts, ", "))})
+		prose.Plural(len(hosts), "host"), strings.Join(hosts, ", "))})
 }
 
 // announcePodLeftovers tells of what pods that are gone have left on existing machines, once until there is nothing of it.
@@ -209,8 +210,11 @@ func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Pla
 	if r.announced.podLeftovers = plan.Leftovers > 0; told || plan.Leftovers == 0 {
 		return
 	}
-	note := fmt.Sprintf("Deleted pods have left %d addresses or endpoints on existing machines; --also-remove=%s lets the controller remove them",
-		plan.Leftovers, nodesync.KindPodLeftovers)
+	then := "--also-remove=" + string(nodesync.KindPodLeftovers) + " lets the controller remove them"
+	if slices.Contains(r.Config.AlsoRemove, nodesync.KindPodLeftovers) {
+		then = "the controller removes them when nothing speaks against it"
+	}
+	note := fmt.Sprintf("Deleted pods have left %d addresses or endpoints on existing machines; %s", plan.Leftovers, then)
 	for _, refusal := range plan.Refusals {
 		if refusal.Gate == nodesync.GatePodLeftovers {
 			r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note + "; " + refusal.Of.Host + ": " + refusal.Message})
@@ -218,13 +222,6 @@ func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Pla
 		}
 	}
 	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note})
-}
-
-func countHosts(n int) string {
-	if n == 1 {
-		return "1 host"
-	}
-	return fmt.Sprintf("%d hosts", n)
 }
 
 // gateNote says what is held back, why, and what to do.

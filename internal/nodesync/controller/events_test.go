@@ -114,6 +114,22 @@ func TestLeftoversAreAnnouncedOnce(t *testing.T) {
 }
 
 // A gate is told of when it begins to hold, and not again while it does, nor within the hour if it only flickers.
+// The Event about leftovers of pods advises to set a flag only where it is not set.
+func TestTheEventOfPodLeftoversFollowsTheFlag(t *testing.T) {
+	t.Parallel()
+	for _, set := range []bool{false, true} {
+		r, told, _ := announcer()
+		if set {
+			r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
+		}
+		refusal := nodesync.Refusal{Of: nodesync.Subject{Host: "a", Leftovers: true}, Gate: nodesync.GatePodLeftovers, Message: "its Kubernetes Node is not Ready"}
+		r.announce(t.Context(), nodesync.Plan{Leftovers: 3, Refusals: []nodesync.Refusal{refusal}}, outcome{})
+		if len(told.events) != 1 || strings.Contains(told.events[0].Note, "--also-remove") == set || !strings.HasSuffix(told.events[0].Note, "; a: "+refusal.Message) {
+			t.Errorf("with the flag %t: %+v", set, told.events)
+		}
+	}
+}
+
 func TestGatesAreAnnouncedOnce(t *testing.T) {
 	t.Parallel()
 	r, told, clock := announcer()

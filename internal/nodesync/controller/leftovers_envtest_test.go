@@ -165,6 +165,23 @@ func (s *leftoverStage) expectHeld(machine, pod string, want int) {
 	}
 }
 
+// expectReport fails unless the state says why leftovers on the machine wait, and nothing of any other.
+func (s *leftoverStage) expectReport(machine, why string) {
+	s.t.Helper()
+	memory, lately, err := Kept(s.t.Context(), s.state, s.config, s.clock.Now())
+	if err != nil || !lately || !slices.Equal(memory.AlsoRemove, s.config.AlsoRemove) {
+		s.t.Fatalf("the state: %+v (kept lately: %t), %v", memory, lately, err)
+	}
+	for _, r := range memory.PodLeftovers {
+		if r.Of.Host != s.name(machine) || !strings.Contains(r.Message, why) || !strings.Contains(r.Message, ", found since ") {
+			s.t.Errorf("reported is %+v, want why those of %s wait: %s", r, s.name(machine), why)
+		}
+	}
+	if len(memory.PodLeftovers) != 1 {
+		s.t.Errorf("reported are %+v", memory.PodLeftovers)
+	}
+}
+
 func TestLeftoverOfPods(t *testing.T) {
 	s := newLeftoverStage(t)
 	before := s.etcd.Dump(t)
@@ -179,6 +196,7 @@ func TestLeftoverOfPods(t *testing.T) {
 	s.ready["2"] = false // its Node stays Ready, as it does while kube-controller-manager is away
 	r := s.reconciler()
 	s.rounds(r, 90*time.Minute)
+	s.expectReport("2", "its kubelet has not renewed its Lease")
 	s.expectHeld("1", "a", 1)
 	s.expectHeld("1", "b", 0)
 	s.expectHeld("2", "a", 1)

@@ -71,13 +71,20 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 	return r.observeAddresses(ctx, w, nodesync.Orphans(*w, suspects))
 }
 
-// observeAddresses asks which addresses of hosts without identity a running pod has.
+// observeAddresses asks which addresses of hosts without identity a running pod has, and whether the pods exist whose
+// endpoints are under a name that is not all that its machine goes by.
 func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, orphans map[string]bool) error {
 	var addresses []netip.Addr
 	for _, h := range w.Calico.Hosts {
+		exact, orphan := orphans[h.Name]
+		for _, e := range h.Endpoints {
+			if exact && r.LeftoverCluster != nil {
+				w.Kubernetes.Pods = append(w.Kubernetes.Pods, r.LeftoverCluster.LookUpPod(ctx, e.Namespace, e.Pod))
+			}
+		}
 		for _, b := range h.Blocks {
 			for _, a := range b.Allocations {
-				if a.Host == h.Name && orphans[h.Name] {
+				if a.Host == h.Name && orphan {
 					addresses = append(addresses, a.Address)
 				}
 			}

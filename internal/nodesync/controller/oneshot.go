@@ -50,13 +50,12 @@ func NewLive(config *rest.Config) (client.Client, error) {
 	return live, nil
 }
 
-// WatchKept reports that a controller has kept watch until lately: then it is the one to act on a confirmation, and otherwise it is the
-// command that was given one. state may be nil, which is not a controller.
-func WatchKept(ctx context.Context, state State, c nodesync.Config, now time.Time) (bool, error) {
+// Kept returns what a controller keeps, and whether it has kept watch until lately: then it is the one to act on a
+// confirmation, and otherwise it is the command that was given one. state may be nil, which is not a controller.
+func Kept(ctx context.Context, state State, c nodesync.Config, now time.Time) (memory nodesync.Memory, lately bool, err error) {
 	if state == nil {
-		return false, nil
+		return memory, false, nil
 	}
-	memory, _, err := state.Read(ctx)
-	memory.Absences = []nodesync.Absence{{}} // whether this is believed is the question
-	return len(memory.Recalled(now, c).Absences) > 0, err
+	memory, _, err = state.Read(ctx)
+	return memory, now.Sub(memory.SavedAt) <= 2*c.Resync, err
 }

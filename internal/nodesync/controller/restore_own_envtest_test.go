@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 )
 
-// An address that is the endpoint's own keeps nothing from being put back, whatever its handle is called; nor does one in cooldown, which is nobody's.
-// The same address is refused if it names another pod or another machine.
+// An address that is the endpoint's own keeps nothing from being put back, whatever its handle is called; nor does one
+// in cooldown, which is nobody's. The same address is refused if it names another pod or another machine.
 func TestAnEndpointIsPutBackOverItsOwnAddress(t *testing.T) {
 	s := newStage(t, 3)
 	entry := s.journalled()
@@ -84,7 +84,8 @@ func TestAnEndpointIsPutBackOverItsOwnAddress(t *testing.T) {
 	}
 }
 
-// cool puts the addresses of a handle into cooldown, as Calico's release does where ipCooldownSeconds is set, until undo is called.
+// cool puts the addresses of a handle into cooldown, as Calico's release does where ipCooldownSeconds is set, until
+// undo is called.
 func (s *stage) cool(handle string) (undo func()) {
 	s.t.Helper()
 	put := func(key, value string) {

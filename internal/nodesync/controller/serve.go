@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (r *Reconciler) attempt(ctx context.Context, text string, request Request, 
 		return Answer{}, err
 	}
 	r.Log.Info("Executing a request", "request", request.ID, "verb", request.Verb, "names", request.Names, "dryRun", request.DryRun)
-	done := r.do(ctx, request)
+	done := r.do(ctx, request, answer)
 	done.Lines = slices.Concat(removedLines(answer.Lines), done.Lines)
 	return done, nil
 }
@@ -107,13 +108,13 @@ func (r *Reconciler) refuses(request Request, wrong error, begun bool, now time.
 	return ""
 }
 
-// do makes one attempt.
-func (r *Reconciler) do(ctx context.Context, request Request) Answer {
+// do makes one attempt, the one after that which gave the last answer.
+func (r *Reconciler) do(ctx context.Context, request Request, last Answer) Answer {
 	answer := Answer{ID: request.ID, State: AnswerDone, At: r.Clock.Now()}
 	var err error
 	switch request.Verb {
 	case VerbForget:
-		err = r.forgetNamed(ctx, request, &answer)
+		err = r.forgetNamed(ctx, request, last, &answer)
 	case VerbRestore:
 		err = r.restoreNamed(ctx, request, &answer)
 	}
@@ -143,14 +144,15 @@ func (r *Reconciler) named(request Request) *Reconciler {
 	memory := r.memory
 	memory.Leftovers = nil // of pods, which are for the controller's own rounds, on machines that are not to be forgotten
 	return &Reconciler{
-		Datastore: r.Datastore, Cluster: r.Cluster, Config: config, Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
+		Datastore: r.Datastore, Cluster: r.Cluster, LeftoverCluster: r.LeftoverCluster, Config: config,
+		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
 		Metrics: NewMetrics(prometheus.NewRegistry()), memory: memory, kept: maps.Clone(r.kept), loaded: true,
 		strays: maps.Clone(r.strays), mentioned: maps.Clone(r.mentioned), sweptAt: r.sweptAt, announced: r.announced.clone(),
 	}
 }
 
 // forgetNamed removes what named machines have left: with the same plan, live reads, fences and journal as a round.
-func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *Answer) error {
+func (r *Reconciler) forgetNamed(ctx context.Context, request Request, last Answer, answer *Answer) error {
 	sub := r.named(request)
 	for n := range requestRounds {
 		world, err := sub.gather(ctx)
@@ -167,15 +169,19 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *A
 			plan = nodesync.MakePlan(world, sub.effective())
 		}
 		if n == 0 {
-			for _, name := range plan.Unknown(request.Names) {
-				answer.Lines = append(answer.Lines, name+": nothing in Calico's datastore is about it")
-			}
+			answer.addUnknown(plan.Unknown(request.Names), last)
 		}
 		if request.DryRun {
-			answer.Lines = append(answer.Lines, plan.String())
+			if len(plan.Steps)+len(plan.Refusals) > 0 {
+				answer.Lines = append(answer.Lines, plan.String())
+			}
 			return nil
 		}
 		sub.memory = plan.Memory
+		r.memory.Absences = plan.Memory.Absences // whose blocks stay is known to the next round as well
+		if err := r.promise(ctx, world.Now); err != nil {
+			return err
+		}
 		out := sub.apply(ctx, world, plan)
 		for host, revision := range out.fences {
 			sub.memory = sub.memory.WithFence(host, revision)
@@ -194,6 +200,21 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, answer *A
 	}
 	answer.State = AnswerRunning // there may be more to do
 	return nil
+}
+
+// addUnknown says of which names the datastore holds nothing: they are wrong, unless an earlier attempt of the request
+// has removed what they meant.
+func (a *Answer) addUnknown(names []string, last Answer) {
+	// It found the machines if it says more than why it failed, or died before it said anything.
+	said := slices.ContainsFunc(last.Lines, func(line string) bool { return !strings.HasPrefix(line, errorMark) })
+	found := last.ID != "" && (len(last.Lines) == 0 || said)
+	for _, name := range names {
+		line := name + ": nothing in Calico's datastore is about it: NODE must be the name of a Calico Node"
+		a.Lines = append(a.Lines, line)
+		if !found || slices.Contains(last.Lines, line) {
+			a.State = AnswerHeld
+		}
+	}
 }
 
 const (
@@ -230,7 +251,8 @@ func (a *Answer) account(plan nodesync.Plan, out outcome) (failed bool) {
 		return failed
 	}
 	for _, refusal := range plan.Refusals {
-		a.Lines = append(a.Lines, fmt.Sprintf("left alone: %s: %s (%s)", orEverything(refusal.Of.Host), refusal.Message, refusal.Gate))
+		host := cmp.Or(refusal.Of.Host, "everything")
+		a.Lines = append(a.Lines, fmt.Sprintf("left alone: %s: %s (%s)", host, refusal.Message, refusal.Gate))
 		switch {
 		case passes(refusal.Gate) && a.State != AnswerHeld:
 			a.State = AnswerRunning
@@ -239,13 +261,6 @@ func (a *Answer) account(plan nodesync.Plan, out outcome) (failed bool) {
 		}
 	}
 	return failed
-}
-
-func orEverything(host string) string {
-	if host == "" {
-		return "everything"
-	}
-	return host
 }
 
 // passes reports whether a gate may open by itself within minutes.

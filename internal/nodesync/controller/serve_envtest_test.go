@@ -77,7 +77,7 @@ func TestAForgetByName(t *testing.T) {
 		t.Errorf("a machine that lives: %+v", a)
 	}
 	s.expectUnchanged(with)
-	if a := forget("2", false, "nobody"); a.State != AnswerDone || !strings.Contains(strings.Join(a.Lines, "\n"), "nothing in Calico's datastore is about it") {
+	if a := forget("2", false, "nobody"); a.State != AnswerHeld || len(a.Lines) != 1 || !strings.Contains(strings.Join(a.Lines, "\n"), "nothing in Calico's datastore is about it") {
 		t.Errorf("a name of nothing: %+v", a)
 	}
 	// Nobody has watched this one go, so that the grace period would have to pass.

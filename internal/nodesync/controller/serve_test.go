@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +41,9 @@ func (g *givenRequest) Answer(_ context.Context, _ string, answer Answer) error 
 }
 
 // serveOne has one request served, and returns how often Calico's datastore was read for it.
-func serveOne(t *testing.T, g *givenRequest, until time.Duration) (reads int64) {
+func serveOne(t *testing.T, g *givenRequest, until time.Duration, dryRun bool) (reads int64) {
 	t.Helper()
-	text, err := json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, Until: time.Now().Add(until)})
+	text, err := json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, DryRun: dryRun, Until: time.Now().Add(until)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func serveOne(t *testing.T, g *givenRequest, until time.Duration) (reads int64) 
 func TestARequestThatIsOver(t *testing.T) {
 	t.Parallel()
 	g := &givenRequest{last: Answer{ID: "new", State: AnswerRunning, Lines: []string{"done: something"}}}
-	if reads := serveOne(t, g, -48*time.Hour); reads != 0 {
+	if reads := serveOne(t, g, -48*time.Hour, false); reads != 0 {
 		t.Errorf("it was gone on with: %d reads", reads)
 	}
 	if g.last.State != AnswerHeld || len(g.last.Lines) != 2 || g.last.Lines[0] != "done: something" {
@@ -103,7 +104,7 @@ func TestARequestOutlivesAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			why := strings.Contains(strings.Join(g.last.Lines, "\n"), "etcd does not respond")
-			if back && (g.last.State != AnswerDone || why) || !back && (g.last.State != AnswerFailed || !why) {
+			if back && (g.last.State != AnswerHeld || why) || !back && (g.last.State != AnswerFailed || !why) {
 				t.Errorf("in the end answered %+v", g.last)
 			}
 		})
@@ -123,9 +124,39 @@ func (w *frozenWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
 	return w.sweptWorld.Snapshot(ctx)
 }
 
+// A name under which there is nothing is wrong, and not done. Where an earlier attempt of the request may have removed
+// what it meant, it is done.
+func TestANameOfNothingIsNotDone(t *testing.T) {
+	t.Parallel()
+	const unknown = "n9: nothing in Calico's datastore is about it: NODE must be the name of a Calico Node"
+	for name, test := range map[string]struct {
+		last Answer
+		want string
+	}{
+		"at first":                              {Answer{}, AnswerHeld},
+		"after another request":                 {Answer{ID: "old", State: AnswerDone}, AnswerHeld},
+		"after an outage":                       {Answer{ID: "new", State: AnswerRunning, Lines: []string{errorMark + "etcd does not respond"}}, AnswerHeld},
+		"it was not known before":               {Answer{ID: "new", State: AnswerRunning, Lines: []string{"not done: another", unknown}}, AnswerHeld},
+		"after an attempt that removed it":      {Answer{ID: "new", State: AnswerRunning, Lines: []string{removedMark + "remove Calico Node n9"}}, AnswerDone},
+		"after an attempt that found it":        {Answer{ID: "new", State: AnswerRunning, Lines: []string{"left alone: n9: a pod runs"}}, AnswerDone},
+		"after an attempt that died in between": {Answer{ID: "new", State: AnswerRunning}, AnswerDone},
+	} {
+		for _, dryRun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dry run %t", name, dryRun), func(t *testing.T) {
+				t.Parallel()
+				g := &givenRequest{last: test.last}
+				serveOne(t, g, time.Minute, dryRun)
+				if g.last.State != test.want || !slices.Contains(g.last.Lines, unknown) {
+					t.Errorf("answered %+v, want %s", g.last, test.want)
+				}
+			})
+		}
+	}
+}
+
 func TestARequestThatIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	if reads := serveOne(t, &givenRequest{withdrawn: true}, time.Minute); reads != 0 {
+	if reads := serveOne(t, &givenRequest{withdrawn: true}, time.Minute, false); reads != 0 {
 		t.Errorf("it was done all the same: %d reads", reads)
 	}
 }
@@ -133,7 +164,7 @@ func TestARequestThatIsWithdrawn(t *testing.T) {
 func TestARequestAfterAnother(t *testing.T) {
 	t.Parallel()
 	g := &givenRequest{last: Answer{ID: "old", State: AnswerDone, Lines: []string{"done: something else"}}}
-	serveOne(t, g, time.Minute)
+	serveOne(t, g, time.Minute, false)
 	if len(g.answers) != 2 {
 		t.Fatalf("answered %+v", g.answers)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -124,7 +125,7 @@ func (k *watcher) judgeMass(p *process, m *modelMachine, value any) {
 	}
 	p.seen.removed[m.host] = true
 	node, _ := value.(modelNode)
-	if k.witnessed[m.kube] || k.confirmed[m.host] || node.Annotations[nodesync.FenceAnnotation] != "" {
+	if k.witnessed[m.kube] || k.confirmed[m.host] || node.Annotations[nodesync.FenceAnnotation] != "" || value == nil && k.passed[m.host] {
 		return
 	}
 	k.removals = append(k.removals, removal{m.host, p.seen.age})
@@ -169,7 +170,9 @@ func (k *watcher) judgeGone(p *process, w etcdWrite, c keyChange) {
 	_, seen := k.u.etcd.at(c.key, p.seen.revision)
 	switch value := c.before.(type) {
 	case modelNode:
-		k.judgeNodeLast(p, w, strings.TrimPrefix(c.key, modelNodes))
+		host := strings.TrimPrefix(c.key, modelNodes)
+		k.judgeNodeLast(p, w, host)
+		k.passed[host] = true
 		k.count("clean-ups completed")
 		return // that nobody else has written it is I1
 	case modelBlock:
@@ -196,11 +199,15 @@ func (k *watcher) judgeGone(p *process, w etcdWrite, c keyChange) {
 	}
 }
 
-// judgeNodeLast: the Node goes when nothing else is left that a plan removes.
+// judgeNodeLast: the Node goes when nothing else is left that a plan removes, which leaves blocks with their affinities
+// to others who use them.
 func (k *watcher) judgeNodeLast(p *process, w etcdWrite, host string) {
 	for _, key := range k.u.leftovers(host) {
 		value, modified := k.u.etcd.at(key, w.revision)
 		resource, isResource := value.(modelResource)
+		if strings.HasPrefix(key, modelAffinities) && k.othersUsed(host, modelKeyCIDR(key), p.seen.revision) {
+			continue
+		}
 		if modified <= p.seen.revision && (!isResource || resource.Automatic) {
 			k.violate("I5: Calico Node %s went before %s", host, key)
 		}
@@ -215,6 +222,18 @@ func (k *watcher) judgeNodeLast(p *process, w etcdWrite, host string) {
 			}
 		}
 	}
+}
+
+// othersUsed reports that a block of the host had an address then that was not the host's to release.
+func (k *watcher) othersUsed(host string, cidr netip.Prefix, revision int64) bool {
+	value, _ := k.u.etcd.at(modelBlockKey(cidr), revision)
+	block, _ := value.(modelBlock)
+	for _, a := range block.Assigned {
+		if block.AffineTo == host && a.Handle != modelWindowsHandle && (a.Host != host || a.Handle == "") {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeReleases is I3: only the very assignments of the plan's snapshot go, each with its count in its handle.

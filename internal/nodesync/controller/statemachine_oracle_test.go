@@ -43,7 +43,7 @@ func (x *trial) checkRest(t *rapid.T, p *process, confirming bool) {
 		}
 		if reason == blockInUse {
 			for _, key := range left {
-				if !strings.HasPrefix(key, modelNodes) && !strings.HasPrefix(key, modelAffinities) {
+				if !strings.HasPrefix(key, modelAffinities) {
 					t.Errorf("I4: %s is left of %s, although only a block of it is in use", key, m.host)
 				}
 			}

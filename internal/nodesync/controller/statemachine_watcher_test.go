@@ -47,6 +47,9 @@ type watcher struct {
 	removals []removal
 	// confirmed are the hosts that a person has let pass.
 	confirmed map[string]bool
+	// passed are the hosts whose Calico Node a process has removed and nobody has written since: the mass guard has let
+	// them pass.
+	passed map[string]bool
 }
 
 type recorded struct {
@@ -62,7 +65,7 @@ type removal struct {
 func newWatcher(u *universe, metrics *Metrics) *watcher {
 	k := &watcher{
 		u: u, metrics: metrics, processes: map[string]*process{}, counts: map[string]int{}, witnessed: map[string]bool{},
-		absentAt: map[string]time.Duration{}, wroteNode: map[string]time.Duration{}, confirmed: map[string]bool{},
+		absentAt: map[string]time.Duration{}, wroteNode: map[string]time.Duration{}, confirmed: map[string]bool{}, passed: map[string]bool{},
 	}
 	u.etcd.wrote = k.wrote
 	return k
@@ -74,7 +77,7 @@ func (k *watcher) clone() *watcher {
 	c.journal, c.removals = slices.Clone(k.journal), slices.Clone(k.removals)
 	c.witnessed, c.absentAt = maps.Clone(k.witnessed), maps.Clone(k.absentAt)
 	c.savedAt, c.jumped = k.savedAt, k.jumped
-	c.wroteNode, c.confirmed = maps.Clone(k.wroteNode), maps.Clone(k.confirmed)
+	c.wroteNode, c.confirmed, c.passed = maps.Clone(k.wroteNode), maps.Clone(k.confirmed), maps.Clone(k.passed)
 	return c
 }
 
@@ -167,6 +170,7 @@ func (k *watcher) wrote(w etcdWrite) {
 		for _, c := range w.changes {
 			if host, ok := strings.CutPrefix(c.key, modelNodes); ok {
 				k.wroteNode[host] = k.u.age
+				delete(k.passed, host)
 				for _, other := range k.processes {
 					if other.inRound() {
 						k.wroteNode[host] = min(k.wroteNode[host], other.seen.age)

@@ -116,12 +116,19 @@ func (r *Reconciler) forgetSwept(plan nodesync.Plan, out outcome, absent map[str
 			})
 		}
 	}
-	refused, unjudged := map[string]bool{}, false
+	refused := map[string]bool{} // with an empty host, everything
 	for _, refusal := range plan.Refusals {
 		refused[refusal.Of.Host] = true
-		unjudged = unjudged || refusal.Of == nodesync.Subject{}
 	}
-	over := func(host string, _ bool) bool { return cleaned[host] || !absent[host] && !refused[host] && !unjudged }
+	for host := range cleaned {
+		if cleaned[host] && plan.Leaves(host) && r.strays != nil {
+			// Its Node is removed, and the block may have no affinity that leads to it.
+			cleaned[host], r.strays[host] = false, true
+		}
+	}
+	over := func(host string, _ bool) bool {
+		return cleaned[host] || !absent[host] && !refused[host] && !refused[""]
+	}
 	maps.DeleteFunc(r.strays, over)
 	maps.DeleteFunc(r.mentioned, func(host string, known bool) bool { return over(host, known) && !refused[host] })
 }

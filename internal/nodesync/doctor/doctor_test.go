@@ -237,6 +237,13 @@ func machineCases() []sick {
 				Message: nodesync.LeftoversNotSought + ": listing pods: pods is forbidden",
 			}}
 		}},
+		{"leftovers that the controller removes", func(e *Evidence) {
+			e.Plan.Value.Memory.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers, nodesync.KindIPAMHandle}
+			e.Plan.Value.Refusals = []nodesync.Refusal{
+				{Of: nodesync.Subject{Host: "a", Leftovers: true}, Gate: nodesync.GatePodLeftovers, Message: "its Kubernetes Node is not Ready"},
+				{Of: nodesync.Subject{Host: "IPAM handles"}, Gate: nodesync.GateOrphanedHandle, Message: "they are removed after another sweep"},
+			}
+		}},
 		{"names that differ", func(e *Evidence) { e.CalicoNodes.Value[0].Name = "host-a" }},
 		{"names that differ by a domain", func(e *Evidence) {
 			e.CalicoNodes.Value[0].Name, e.Config.Domains = "a.example.com", []string{"example.com"}

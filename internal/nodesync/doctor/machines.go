@@ -164,7 +164,8 @@ func gatesForPeople() map[nodesync.Gate]advice {
 		nodesync.GateNotConfirmed:    {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
 		nodesync.GateStepFailed:      {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
 		nodesync.GateForeignEndpoint: {finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"},
-		nodesync.GateForeignAddress:  {finding.Note, "block", "an address of another machine's pod keeps the block, and therefore the Calico Node; they are removed with that pod", ""},
+		nodesync.GateForeignAddress: {finding.Note, "block", "an address of another owner (a pod elsewhere, a load balancer, " +
+			"a virtual machine) keeps the block and its affinity; they are removed when it is released", ""},
 		nodesync.GateCooldown: {finding.Note, "block", "released addresses of it must not be assigned again yet (IPAMConfig, ipCooldownSeconds); " +
 			"it is removed when their cooldown is over", ""},
 		nodesync.GateKeep:              {finding.Note, "machine", "it is annotated to be kept", "remove the annotation " + nodesync.KeepAnnotation + " when it is no longer needed"},
@@ -202,6 +203,12 @@ func heldBack(e Evidence) []finding.Finding {
 		what := fmt.Sprintf("%s: %s", heldWhat(a, len(refusals), gate), messages(refusals))
 		if since, host := absentSince(e, refusals); !since.IsZero() {
 			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, stamp(since))
+		}
+		removing := map[nodesync.Gate]nodesync.ResourceKind{
+			nodesync.GatePodLeftovers: nodesync.KindPodLeftovers, nodesync.GateOrphanedHandle: nodesync.KindIPAMHandle,
+		}
+		if slices.Contains(e.Plan.Value.Memory.AlsoRemove, removing[gate]) {
+			a.do = "nothing: the controller is configured to remove it, and does so when nothing speaks against it"
 		}
 		out = append(out, finding.Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
 	}

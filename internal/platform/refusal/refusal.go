@@ -18,8 +18,9 @@ import (
 // longestRefusal bounds what is read of a refusal to see whether it has a message.
 const longestRefusal = 64 << 10
 
-// Explain gives a refusal of the API server, or of a proxy before it, a message if it has none. client-go has no words of its own for some
-// status codes, such as 403 and 410, so that an error would end where its reason should begin. It is for rest.Config.Wrap.
+// Explain gives a refusal of the API server, or of a proxy before it, a message if it has none. client-go has no words
+// of its own for some status codes, such as 403 and 410, so that an error would end where its reason should begin. It
+// is for rest.Config.Wrap.
 func Explain(next http.RoundTripper) http.RoundTripper { return explaining{next} }
 
 type explaining struct{ http.RoundTripper }
