@@ -71,7 +71,7 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, tok
 	}
 	args = append(slices.Clone(args), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--controller-start-interval=0s", "--node-monitor-period=500ms",
-		"--node-status-update-frequency=1s")
+		"--node-status-update-frequency=1s", "--allow-certificate-domains=own.example") // which the upstream project's role cannot read of a namespace
 	r.Process = testkit.Start(t, filepath.Join(t.TempDir(), "log"), env, os.Args[0], args...)
 	t.Cleanup(func() {
 		// The upstream project's role may read neither Namespaces nor EndpointSlices: then nothing that is another's is taken over, and all Nodes

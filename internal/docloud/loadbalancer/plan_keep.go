@@ -54,6 +54,9 @@ func (p *planning) decide(observed *Observed) (Result, bool) {
 		return result, false
 	}
 	p.plan.Complete = true
+	if p.Identities != nil && len(p.Identities.Unseen) > 0 {
+		p.again = p.Pace.Pending // their droplets may be shown by then
+	}
 	for _, w := range result.Warnings {
 		p.warn(w.Reason, w.Message)
 	}

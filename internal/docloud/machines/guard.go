@@ -327,7 +327,7 @@ func (g *guard) askOne(ctx context.Context, id int) {
 	g.lastAt = time.Time{}
 }
 
-// show notes a droplet that a GET on behalf of a new Node found.
+// show notes a droplet that was found for a Node, by a list, by ID or by name.
 func (g *guard) show(d instance.Droplet) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -363,6 +363,7 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		m.reporter.unmatched(node, err)
 		return nil, err
 	}
+	m.guard.show(droplet)
 	described, err := instance.Describe(droplet)
 	if err != nil {
 		m.reporter.unmatched(node, err)
@@ -439,7 +440,6 @@ func (m *Instances) ask(ctx context.Context, node *corev1.Node, id int) (instanc
 	if err != nil {
 		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	m.guard.show(fresh)
 	return fresh, nil
 }
 
