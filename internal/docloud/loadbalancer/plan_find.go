@@ -36,18 +36,8 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 		Service: p.Service, Leaving: p.Intent != Keep, Others: p.Services, ClusterID: p.Cluster.ID, List: p.List.Items, Complete: true,
 		Attempted: p.plan.Memory.Attempted, Droplets: DropletsOf(p.Nodes), Holds: p.Memory.Holds, TakeOver: p.TakeOver, ByID: map[string]Lookup{},
 	}
-	for _, answer := range p.ByID {
-		if answer.Trouble != nil {
-			p.trouble(answer.Trouble, "reading load balancer %s", answer.ID)
-			return identity, s, false
-		}
-		held := recordedAt(p.Service, Observed{ID: answer.ID})
-		if answer.Found == nil && p.Now.Sub(held) < p.Pace.Unanswered { // reads lag behind writes: 404 is no proof yet
-			p.fail(Wait, OutcomePending, p.Pace.Pending,
-				fmt.Errorf("load balancer %s was recorded just now, and DigitalOcean does not show it yet", answer.ID))
-			return identity, s, false
-		}
-		s.ByID[answer.ID] = answer.Lookup
+	if !p.lookUp(s.ByID) {
+		return identity, s, false
 	}
 	identity = Identify(s)
 	if identity.AskByID != "" {
@@ -74,6 +64,24 @@ func (p *planning) search(demand Demand) (identity Identity, s Search, ok bool) 
 		}
 	}
 	return identity, s, true
+}
+
+// lookUp gathers what GETs by ID said. Without true the plan is made: one failed, or proves nothing yet.
+func (p *planning) lookUp(all map[string]Lookup) bool {
+	for _, answer := range p.ByID {
+		if answer.Trouble != nil {
+			p.trouble(answer.Trouble, "reading load balancer %s", answer.ID)
+			return false
+		}
+		held := recordedAt(p.Service, Observed{ID: answer.ID})
+		if answer.Found == nil && p.Now.Sub(held) < p.Pace.Unanswered { // reads lag behind writes
+			p.fail(Wait, OutcomePending, p.Pace.Pending,
+				fmt.Errorf("load balancer %s was recorded just now, and DigitalOcean does not show it yet", answer.ID))
+			return false
+		}
+		all[answer.ID] = answer.Lookup
+	}
+	return true
 }
 
 // adoption is for how long after the first start it counts what the upstream project has left without a proof.
