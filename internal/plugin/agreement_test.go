@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -170,12 +171,17 @@ func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 	t.Helper()
 	cloud := sim.New(sim.Options{Seed: 1})
 	account := cloud.Account("")
+	// A cloud controller has described the Nodes, so that their droplets were there.
+	described := map[string]string{
+		corev1.LabelInstanceTypeStable: "s-1vcpu-1gb", corev1.LabelInstanceType: "s-1vcpu-1gb",
+		corev1.LabelTopologyRegion: "nyc1", corev1.LabelFailureDomainBetaRegion: "nyc1",
+	}
 	for _, name := range []string{"d1", "d2"} {
 		d, err := account.CreateDroplet(sim.DropletSpec{Name: name, Size: "s-1vcpu-1gb"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		makeNode(t, cluster, name, providerid.Format(d.ID), "10.0.0.9/24", nil) // with an address, so that nothing else is missed of it
+		makeNode(t, cluster, name, providerid.Format(d.ID), "10.0.0.9/24", described) // with an address, so that nothing else is missed of it
 		if name == "d2" {
 			if err := account.DeleteDroplet(strconv.Itoa(d.ID)); err != nil {
 				t.Fatal(err)

@@ -230,7 +230,7 @@ func balancersOf(w World, m matcher) List {
 			target += ", of which those with its pods (externalTrafficPolicy Local)"
 		}
 		if b.ID == "" && len(b.Addresses) == 0 {
-			target = "none yet"
+			target = "no targets yet"
 		}
 		row := Row{Ill: len(b.Addresses) == 0 && !b.isNew(w.ReadAt), Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
 		row.Cells[1].ID = tidy(b.ID)
