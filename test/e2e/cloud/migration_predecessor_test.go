@@ -271,9 +271,7 @@ func (w *moved) theirService(when string, s *corev1.Service) {
 			want.Status.LoadBalancer.Ingress[i].IPMode = new(corev1.LoadBalancerIPModeProxy)
 		}
 	}
-	if s.Annotations[annotation.Hostname] != "" {
-		got.Status.Conditions = withoutRecord(got.Status.Conditions)
-	}
+	got.Status.Conditions = withoutRecord(got.Status.Conditions)
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("%s: Service %s (- the upstream project's, + is):\n%s", when, s.Name, diff)
 	}

@@ -193,20 +193,26 @@ func (w *moved) nodePort(name string) {
 	w.must(err)
 }
 
-// likely fails unless the objects are the same to the last resourceVersion. The status of a Service with the PROXY protocol alone may say
-// so, and that of one whose address does not show its load balancer (it asked for a hostname) may record which it has.
+// likely fails unless the objects are the same to the last resourceVersion, but for the record of a Service's load balancer. The status of a
+// Service with the PROXY protocol alone may say so.
 func (w *moved) likely(before, after map[string]string) {
 	w.t.Helper()
+	recorded := map[string]bool{}
+	for name, content := range after {
+		recorded[name] = strings.Contains(content, loadbalancer.ConditionHeld)
+	}
 	for _, objects := range []map[string]string{before, after} {
 		for name, content := range objects {
-			if !strings.Contains(content, `"`+annotation.EnableProxyProtocol+`":"true"`) && !strings.Contains(content, `"`+annotation.Hostname+`":`) {
+			if !recorded[name] {
 				continue
 			}
 			var s corev1.Service
 			w.must(json.Unmarshal([]byte(content), &s))
 			s.ResourceVersion, s.ManagedFields = "", nil
 			for i := range s.Status.LoadBalancer.Ingress {
-				s.Status.LoadBalancer.Ingress[i].IPMode = nil
+				if s.Annotations[annotation.EnableProxyProtocol] == "true" {
+					s.Status.LoadBalancer.Ingress[i].IPMode = nil
+				}
 			}
 			s.Status.Conditions = withoutRecord(s.Status.Conditions)
 			objects[name] = text(w.t, s)
@@ -217,7 +223,7 @@ func (w *moved) likely(before, after map[string]string) {
 	}
 }
 
-// withoutRecord are the conditions but for the one that records which load balancer a Service has whose address does not show it.
+// withoutRecord are the conditions but for the one that records which load balancer a Service has.
 func withoutRecord(conditions []metav1.Condition) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range conditions {

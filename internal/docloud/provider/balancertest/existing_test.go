@@ -113,6 +113,8 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 				t.Errorf("service %s has load balancer %s, want %s", name, lb.ID, id)
 			}
 		}
+		w.ReportedOnce("named", "LoadBalancerAdopted", "edge")
+		w.ReportedOnce("renamed-by-hand", "LoadBalancerAdopted", "by-hand")
 		w.resyncs()
 		if got := w.Writes(mark); len(got) != 0 {
 			t.Errorf("writes %v, want none", got)
