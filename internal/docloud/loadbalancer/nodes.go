@@ -83,9 +83,11 @@ func (in Input) disputed(node *corev1.Node) (why string, unseen bool) {
 	if in.Identities == nil {
 		return "", false
 	}
-	d := in.Identities.Disputed[node.Name]
+	d, disputed := in.Identities.Disputed[node.Name]
 	id, unseen := in.Identities.Unseen[node.Name]
 	switch {
+	case !disputed && !unseen: // nearly all
+		return "", false
 	case in.Observed != nil && !d.Owned && slices.Contains(in.Observed.DropletIDs, id+d.Droplet): // one of them is 0
 		return "", false
 	case unseen:

@@ -65,7 +65,7 @@ func (p *planning) fit(observed *Observed, result *Result) {
 	}
 	result.Request.DropletIDs = left
 	result.Targets = slices.DeleteFunc(slices.Clone(result.Targets), func(t Target) bool {
-		if slices.Contains(left, t.Droplet) {
+		if _, is := unfit[t.Droplet]; !is || slices.Contains(left, t.Droplet) {
 			return false
 		}
 		why := fmt.Sprintf("has droplet %d, %s", t.Droplet, unfit[t.Droplet].text)
