@@ -248,6 +248,11 @@ func TestIdentify(t *testing.T) {
 				s.Others = append(s.Others, attempting(inShop(another("old", 50)), "web"))
 			}, want: loadbalancer.Foreign, says: "it belongs to service shop/old",
 		},
+		"made by hand long after the attempt": {
+			search: search(service("name", "web"), lb("lb", "web", nil, 1)), change: func(s *loadbalancer.Search) {
+				s.ClusterID, s.Attempted = "", []loadbalancer.Attempt{{Name: "web", At: born.Add(-2 * time.Hour)}}
+			}, want: loadbalancer.Foreign, says: "no record shows",
+		},
 		"made by hand before the attempt": {
 			search: search(service("name", "web"), lb("lb", "web", nil, 1)), change: func(s *loadbalancer.Search) {
 				s.ClusterID, s.Attempted = "", []loadbalancer.Attempt{{Name: "web", At: born.Add(10 * time.Minute)}}

@@ -92,14 +92,14 @@ func (s Search) mayBeMadeFor(o Observed) bool {
 }
 
 // attempted reports whether a load balancer is what a request that was recorded before it was sent has made: it has the
-// request's name, which was free then, and was made since.
+// request's name, which was free then, and was made since, but not so long after that it is another's.
 func (s Search) attempted(service *corev1.Service, o Observed) bool {
 	attempts := s.Attempted
 	if !s.itself(service) {
 		attempts = attemptsOf(service)
 	}
 	return slices.ContainsFunc(attempts, func(a Attempt) bool {
-		return a.Name == o.Name && a.At.Sub(o.CreatedAt) <= clocksDiffer
+		return a.Name == o.Name && a.At.Sub(o.CreatedAt) <= clocksDiffer && o.CreatedAt.Sub(a.At) <= hidden
 	})
 }
 
