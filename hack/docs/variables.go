@@ -52,6 +52,7 @@ func variableGroups() []variableGroup {
 				{"ETCD_KEY_FILE", "", "The file with the key of that certificate."},
 				{"ETCD_USERNAME", "", "The user of that etcd."},
 				{"ETCD_PASSWORD", "", "The user's password."},
+				{"ETCD_AUTHORITY", "", "Not read, as by Calico since version 3: the refusal without `ETCD_ENDPOINTS` says so."},
 				{"ETCD_DISCOVERY_SRV", "", "Refused: list the endpoints."},
 			},
 		},

@@ -91,7 +91,8 @@ func (p *pass) run(ctx context.Context) loadbalancer.End {
 	return loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer succeeds")}}
 }
 
-// read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read.
+// read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read, and a
+// load balancer that still has a certificate is seen after the list that lacks it: DigitalOcean would have replaced it.
 func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 	w := &p.world
 	if p.urgent {
@@ -114,15 +115,15 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 			return
 		}
 	}
-	if d := needs.List; d != nil {
-		after, age := bounds(d, p.c.list.Stamp)
-		items, err := p.c.list.all(ctx, after, age)
-		w.List = readingOf(ctx, p, items, *d, err)
-	}
 	if d := needs.Certificates; d != nil {
 		after, age := bounds(d, p.c.certificates.Stamp)
 		r, err := p.c.certificates.Get(ctx, after, age)
 		w.Certificates = readingOf(ctx, p, valueOf(r), *d, err)
+	}
+	if d := needs.List; d != nil {
+		after, age := bounds(d, p.c.list.Stamp)
+		items, err := p.c.list.all(ctx, after, age)
+		w.List = readingOf(ctx, p, items, *d, err)
 	}
 	if needs.Allowance {
 		p.allow(ctx)

@@ -90,9 +90,10 @@ func unlisted(list []Certificate, observed *Observed) string {
 	return ""
 }
 
-// outdated reports that a load balancer would be changed that was seen with a certificate which the list of certificates lacks. DigitalOcean renews
-// certificates: either may be older than a renewal that the other shows, so that to send what they say together would be to fight DigitalOcean. Both are
-// read again until the load balancer has the same certificate twice: then it is gone and nothing but a change helps.
+// outdated reports that a load balancer would be changed that was seen with a certificate which the list of certificates
+// lacks. DigitalOcean renews certificates: either may be older than a renewal that the other shows, so that to send what
+// they say together would be to fight DigitalOcean. Both are read again, the certificates first, until the load balancer
+// has the same certificate twice: then it was gone while the load balancer kept it, and nothing but a change helps.
 func (p *planning) outdated(lb Observed, result Result) bool {
 	if p.strange == "" || p.Again != nil && p.Again.Certificate == p.strange {
 		return false
