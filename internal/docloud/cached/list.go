@@ -69,6 +69,13 @@ func (l *List[T]) Pausing(first, longest time.Duration) *List[T] {
 	return l
 }
 
+// Resume ends the pause after a failure: its cause may be over.
+func (l *List[T]) Resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notSoon, l.failures = time.Time{}, 0
+}
+
 // Stamp orders readings and events without a clock: a reading that begins after a stamp was taken knows all that was before the stamp.
 func (l *List[T]) Stamp() uint64 {
 	l.mu.Lock()

@@ -445,6 +445,34 @@ func TestWrongNodeIP(t *testing.T) {
 	})
 }
 
+// A new Node may not be the droplet that it names: it stays uninitialized, without addresses, until an administrator
+// confirms it, and a second Node of a droplet until the first is deleted.
+func TestADisputedNodeIsNotInitialized(t *testing.T) {
+	both(t, sim.Options{Seed: 23}, func(t *testing.T, w *world) {
+		one := w.fleet(1)[0]
+		database := w.Droplet(sim.DropletSpec{Name: "database"})
+		thief, twin := w.NodeName(7), w.NodeName(8)
+		names := func(d sim.Droplet) func(*corev1.Node) {
+			return func(n *corev1.Node) { n.Spec.ProviderID = fmt.Sprintf("digitalocean://%d", d.ID) }
+		}
+		w.join(thief, true, names(database))
+		w.join(twin, true, names(one))
+		w.Reported(thief, EventDisputed, fmt.Sprintf("not initialized: it names droplet %d", database.ID))
+		w.Reported(twin, EventDisputed, fmt.Sprintf("not initialized: it names droplet %d", one.ID))
+		w.asked(4)
+		for _, name := range []string{thief, twin} {
+			if n, err := w.node(name); err != nil || !uninitialized(n) || len(n.Status.Addresses) > 0 {
+				t.Errorf("node %s got what a droplet of others has: %v (%v)", name, n, err)
+			}
+		}
+		w.PatchNode(thief, fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, instance.ConfirmedLabel, database.ID))
+		testkit.Eventually(t, "the confirmed Node to be initialized", func() string {
+			n, err := w.node(thief)
+			return map[bool]string{true: "it is not"}[err != nil || uninitialized(n)]
+		})
+	})
+}
+
 // The token rotates while the process runs: the old one is refused, and the next call is made with the new one.
 func TestTokenRotation(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,8 @@ import (
 type Config struct {
 	// Decision bounds what may be declared gone.
 	Decision instance.Config
-	// StatusAge is how old the list may be when a Node that is well is described, DoubtAge when one is not ready, PendingAge when one is new.
+	// StatusAge is how old the list may be when a Node that is well is described, DoubtAge when one is not ready, PendingAge
+	// when one is new, which is also how soon one that waits is looked at again.
 	StatusAge, DoubtAge, PendingAge time.Duration
 	// PageAge is how old the list must be for each call that it takes to read it again on behalf of a Node that is not ready, so that in no
 	// hour there are more than 3600 s / PageAge such calls; on behalf of a new one it is half of that.
@@ -62,7 +63,7 @@ type Config struct {
 // which is 600 in all.
 func DefaultConfig() Config {
 	return Config{
-		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 5 * time.Second, PageAge: 15 * time.Second,
+		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 2500 * time.Millisecond, PageAge: 15 * time.Second,
 		AskBurst: 110, AskEvery: 15 * time.Second, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
 	}
 }
@@ -78,9 +79,10 @@ type Instances struct {
 	snapshot *Snapshot
 	guard    *guard
 	reporter *reporter
-	// seeking bounds the calls for the droplets of new Nodes that the list lacks: a Node that has none is asked for again and again.
-	seeking *rate.Limiter
-	late    *addresses
+	// seeking bounds the calls for the droplet of one new Node alone, listing those of lists on behalf of all: a Node that
+	// has no droplet is asked for again and again.
+	seeking, listing *rate.Limiter
+	waiting          *waiting
 	// departing returns why a Node whose machine is gone is to be kept for a while, nil for nobody who says so.
 	departing func(*corev1.Node) error
 
@@ -92,8 +94,10 @@ type Instances struct {
 
 // New returns Instances that work once Initialize and SetInformers of their Provider were called.
 func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, registry prometheus.Registerer) *Instances {
-	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot, seeking: rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)}
-	m.late = newAddresses(m, clock)
+	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot}
+	m.seeking = rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)
+	m.listing = rate.NewLimiter(rate.Every(config.PageAge/2), listBurst)
+	m.waiting = newWaiting(m, clock)
 	m.guard = &guard{
 		mu: make(latch, 1), api: api, snapshot: snapshot, clock: clock, config: config.Decision, nodes: m.nodes,
 		turns: budget.NewTurns(clock.Now(), config.AskBurst, config.AskEvery, patience), ledger: &ledger{name: config.RecordName},
@@ -116,7 +120,7 @@ func (m *Instances) Initialize(client kubernetes.Interface, stop <-chan struct{}
 	ctx := loop.Until(stop)
 	m.reporter.start(ctx, client)
 	go m.keepToken(ctx)
-	m.late.loop.Start(ctx)
+	m.waiting.loop.Start(ctx)
 }
 
 // Follow takes the informer of Nodes.
@@ -127,6 +131,20 @@ func (m *Instances) Follow(informer coreinformers.NodeInformer) {
 	m.lister, m.synced = informer.Lister(), synced
 }
 
+// Again takes what makes the framework's controller of Nodes try a new Node again.
+func (m *Instances) Again(again func(*corev1.Node)) {
+	m.waiting.mu.Lock()
+	defer m.waiting.mu.Unlock()
+	m.waiting.again = again
+}
+
+// Wake tries now what waits after a failure: its cause may be over.
+func (m *Instances) Wake() {
+	m.snapshot.ordinary.Resume()
+	m.snapshot.gpus.Resume()
+	m.waiting.loop.Mark()
+}
+
 // Departing makes each Node whose machine is gone wait until departing returns nil for it as the API server has it; it is called before
 // Initialize. Who waits bounds how long.
 func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing = departing }
@@ -134,8 +152,15 @@ func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing 
 // Doubtful returns the list of droplets as new as Nodes that are not ready need it: the one by which their existence is decided.
 func (m *Instances) Doubtful(ctx context.Context) (*DropletList, error) { return m.doubt(ctx) }
 
-// seekBurst is how many new Nodes that the list lacks may be looked for at once.
-const seekBurst = 60
+const (
+	// seekBurst is how many new Nodes may be looked for alone at once; it is quicker than a list that others need as well.
+	seekBurst = 10
+	// listBurst is how many calls lists may take at once on behalf of new Nodes.
+	listBurst = 40
+	// moment is how old a list may be by which a Node is described for ever, gpuPause how old that of droplets with GPUs
+	// may be when a new Node's is in no other list.
+	moment, gpuPause = 10 * time.Second, 15 * time.Second
+)
 
 // patience is how long a Node counts as waiting for its turn: the framework asks again every five seconds.
 const patience = 15 * time.Second
@@ -204,19 +229,41 @@ func (m *Instances) Since() time.Time {
 // Identities returns which Nodes may not be the droplets that they name, by what was read so far, and records an Event on
 // each. The tag is required only where some droplet is seen to have it: the token may not show tags, or nobody uses it.
 func (m *Instances) Identities(nodes []*corev1.Node) *instance.Identities {
-	g, list := m.guard, m.snapshot.Latest()
-	g.mu.Lock()
-	g.learn(g.clock.Now(), nodes, list)
-	tagged := slices.ContainsFunc(list.Droplets, instance.Identities{Tag: m.config.Tag}.Tagged)
-	ids := instance.Identify(nodes, g.shown, list.At, m.config.Tag, m.config.RequireTag && tagged)
-	g.mu.Unlock()
+	ids := m.identify(nodes)
 	for _, node := range nodes {
-		if d, is := ids.Disputed[node.Name]; is {
+		if d, is := ids.Disputed[node.Name]; is && !uninitialized(node) {
 			message := fmt.Sprintf("node %s %s; until then no load balancer gets it as a new target", node.Name, d.Why)
 			m.reporter.event(node, EventDisputed, message)
 		}
 	}
 	return &ids
+}
+
+func (m *Instances) identify(nodes []*corev1.Node) instance.Identities {
+	g, list := m.guard, m.snapshot.Latest()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.learn(g.clock.Now(), nodes, list)
+	tagged := slices.ContainsFunc(list.Droplets, instance.Identities{Tag: m.config.Tag}.Tagged)
+	return instance.Identify(nodes, g.shown, list.At, m.config.Tag, m.config.RequireTag && tagged)
+}
+
+// undisputed returns an error if a new Node may not be the droplet that was found for it: then it gets nothing of that
+// droplet, since addresses and a place among Kubernetes' Nodes are what an impostor wants.
+func (m *Instances) undisputed(node *corev1.Node, droplet instance.Droplet) error {
+	nodes, err := m.nodes()
+	if err != nil {
+		return err
+	}
+	found := node.DeepCopy()
+	found.Spec.ProviderID = providerid.Format(droplet.ID)
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return n.Name == node.Name })
+	if d, is := m.identify(append(nodes, found)).Disputed[node.Name]; is {
+		err := fmt.Errorf("node %s is not initialized: it %s", node.Name, d.Why)
+		m.reporter.event(node, EventDisputed, err.Error())
+		return err
+	}
+	return nil
 }
 
 // Droplets returns all droplets of the account, as they were a moment ago, or an error: who asks leaves out what it lacks. They MUST NOT be changed.
@@ -358,24 +405,13 @@ func (m *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 // InstanceMetadata implements cloudprovider.InstancesV2: what Kubernetes is told of a Node's droplet. Nothing is told of a Node that has no
 // provider ID yet while it is not certain whose the droplets are, since a provider ID is for ever.
 func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	droplet, err := m.droplet(ctx, node)
+	described, err := m.describe(ctx, node)
 	if err != nil {
 		m.reporter.unmatched(node, err)
-		return nil, err
-	}
-	m.guard.show(droplet)
-	described, err := instance.Describe(droplet)
-	if err != nil {
-		m.reporter.unmatched(node, err)
-		return nil, fmt.Errorf("node %s: %w", node.Name, err)
-	}
-	m.label(ctx, node, droplet)
-	if uninitialized(node) {
-		if _, err := asProvided(node, described.Addresses); err != nil { // the framework only logs it
-			m.reporter.unmatched(node, fmt.Errorf("%w: its kubelet's --node-ip is %s, which is not an address of %s; "+
-				"correct or remove the flag", err, node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], droplet))
+		if uninitialized(node) {
+			m.waiting.failed(node)
 		}
-		m.late.watch(node, described.Addresses)
+		return nil, err
 	}
 	if !uninitialized(node) && misjudged(node, described.Addresses) {
 		described.Addresses = nil
@@ -383,6 +419,34 @@ func (m *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	return &cloudprovider.InstanceMetadata{
 		ProviderID: described.ProviderID, InstanceType: described.InstanceType, Region: described.Region, NodeAddresses: described.Addresses,
 	}, nil
+}
+
+// describe finds and describes a Node's droplet.
+func (m *Instances) describe(ctx context.Context, node *corev1.Node) (instance.Metadata, error) {
+	droplet, err := m.droplet(ctx, node)
+	if err != nil {
+		return instance.Metadata{}, err
+	}
+	m.guard.show(droplet)
+	described, err := instance.Describe(droplet)
+	if err != nil {
+		return instance.Metadata{}, fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	if uninitialized(node) {
+		if err := m.undisputed(node, droplet); err != nil {
+			return instance.Metadata{}, err
+		}
+	}
+	m.label(ctx, node, droplet)
+	if !uninitialized(node) {
+		return described, nil
+	}
+	if _, err := asProvided(node, described.Addresses); err != nil {
+		return instance.Metadata{}, fmt.Errorf("%w: its kubelet's --node-ip is %s, which is not an address of %s; correct or remove the flag",
+			err, node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], droplet)
+	}
+	m.waiting.describe(node, described.Addresses)
+	return described, nil
 }
 
 // misjudged reports that a Node has the addresses that are about to be told, and that the framework would write them all the same: it compares one
@@ -400,14 +464,13 @@ func misjudged(node *corev1.Node, addresses []corev1.NodeAddress) bool {
 	return len(types) < len(addresses) && slices.Equal(node.Status.Addresses, addresses)
 }
 
-// droplet finds a Node's droplet. A new Node's is asked for by name or ID if the list lacks it: its machine may be younger than the list, and
-// all that join wait for nobody else's list.
+// droplet finds a Node's droplet.
 func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Droplet, error) {
-	pending, age := uninitialized(node), m.age(m.config.StatusAge, m.config.PageAge)
+	pending := uninitialized(node)
 	if pending {
 		ctx = doapi.Urgent(ctx, budget.Join)
 	}
-	list, err := m.snapshot.Get(ctx, age)
+	list, err := m.snapshot.Get(ctx, m.age(m.config.StatusAge, m.config.PageAge))
 	if err != nil && (node.Spec.ProviderID == "" || m.clock.Since(list.At) > m.config.Decision.MaxListAge) {
 		return instance.Droplet{}, err
 	}
@@ -420,18 +483,48 @@ func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Dr
 		m.reporter.event(node, EventAnotherAccount, "not initialized: "+d.Message)
 		return instance.Droplet{}, fmt.Errorf("node %s is not initialized: %s", node.Name, d.Message)
 	}
-	droplet, err := instance.Match(node, list.Droplets)
-	switch {
-	case err == nil && (node.Spec.ProviderID == "" || pending):
-		// What is told now stays: the provider ID for ever, the addresses for minutes. So the droplet itself is asked for.
-		droplet, err = m.ask(ctx, node, droplet.ID)
-		if !errors.Is(err, doapi.ErrNotFound) {
+	if pending {
+		return m.newcomer(ctx, node)
+	}
+	return instance.Match(node, list.Droplets)
+}
+
+// newcomer finds the droplet of a new Node. What is told of it now stays, the provider ID for ever and the addresses for
+// minutes: so it is what DigitalOcean shows at this moment, by a call for this droplet while few Nodes join, and in a
+// list that all share while there are many.
+func (m *Instances) newcomer(ctx context.Context, node *corev1.Node) (instance.Droplet, error) {
+	age, alone := m.waiting.turn(node)
+	if alone {
+		droplet, err := m.seek(ctx, node)
+		if !errors.Is(err, instance.ErrNoDroplet) {
 			return droplet, err
 		}
-	case err == nil || !pending || !errors.Is(err, instance.ErrNoDroplet):
-		return droplet, err
+		age = max(age, moment) // for those that are not found by name
 	}
-	return m.seek(ctx, node, list, err)
+	list, err := m.shared(ctx, age)
+	if err != nil {
+		return instance.Droplet{}, err
+	}
+	droplet, err := instance.Match(node, list.Droplets)
+	if errors.Is(err, instance.ErrNoDroplet) && (list.GPUsAt.Before(node.CreationTimestamp.Time) || m.clock.Since(list.GPUsAt) > gpuPause) {
+		if list, err = m.snapshot.get(ctx, max(age, m.clock.Since(list.At)), min(max(age, gpuPause), gpuAge)); err != nil {
+			return instance.Droplet{}, err
+		}
+		droplet, err = instance.Match(node, list.Droplets)
+	}
+	if err == nil && m.clock.Since(list.At) > moment {
+		return m.ask(ctx, node, droplet.ID)
+	}
+	return droplet, err
+}
+
+// shared returns the list of droplets that new Nodes share: of that age, or as old as the calls for new Nodes allow.
+func (m *Instances) shared(ctx context.Context, age time.Duration) (*DropletList, error) {
+	latest, now := m.snapshot.Latest(), m.clock.Now()
+	if now.Sub(latest.At) > age && !m.listing.AllowN(now, min(latest.pages(), listBurst)) {
+		age = max(age, m.pendingAge())
+	}
+	return m.snapshot.Get(ctx, age)
 }
 
 // ask reads one droplet.
@@ -443,30 +536,20 @@ func (m *Instances) ask(ctx context.Context, node *corev1.Node, id int) (instanc
 	return fresh, nil
 }
 
-// seek looks for the droplet of a new Node that the list lacks: by its ID, by the Node's name, and among those with GPUs, whose list is read
-// less often and which are not found by name. why is the error if it is too soon to look.
-func (m *Instances) seek(ctx context.Context, node *corev1.Node, list *DropletList, why error) (instance.Droplet, error) {
-	if !m.seeking.AllowN(m.clock.Now(), 1) {
-		if why == nil {
-			why = fmt.Errorf("node %s: too many lookups at a time", node.Name)
-		}
-		return instance.Droplet{}, why
-	}
+// seek looks for the droplet of a new Node alone: by its ID, or by the Node's name, by which those with GPUs and those
+// of a Node that is named by an address are not found.
+func (m *Instances) seek(ctx context.Context, node *corev1.Node) (instance.Droplet, error) {
 	if id, err := providerid.Parse(node.Spec.ProviderID); err == nil {
 		return m.ask(ctx, node, id)
+	}
+	if known, err := instance.Match(node, m.snapshot.Latest().Droplets); err == nil {
+		return m.ask(ctx, node, known.ID)
 	}
 	named, err := m.api.DropletsNamed(ctx, node.Name)
 	if err != nil {
 		return instance.Droplet{}, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	droplet, err := instance.Match(node, named)
-	if !errors.Is(err, instance.ErrNoDroplet) || !list.GPUsAt.Before(node.CreationTimestamp.Time) && m.clock.Since(list.GPUsAt) < m.pendingAge() {
-		return droplet, err
-	}
-	if list, err = m.snapshot.GetWhole(ctx, m.pendingAge()); err != nil {
-		return instance.Droplet{}, err
-	}
-	return instance.Match(node, list.Droplets)
+	return instance.Match(node, named)
 }
 
 // uninitialized reports whether a Node still waits for its cloud provider.

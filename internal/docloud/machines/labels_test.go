@@ -196,7 +196,7 @@ func TestLabelsAreWrittenToWhatIsThere(t *testing.T) {
 		m.client = w.Client
 		ended, end := context.WithCancel(t.Context())
 		end()
-		m.late.loop.Run(ended) // nothing else would end its queue
+		m.waiting.loop.Run(ended) // nothing else would end its queue
 		stale, err := w.node(w.NodeName(0))
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ const (
 	// EventNoDroplet, Warning: the Node has been waiting, and there is no droplet with its name.
 	EventNoDroplet = "DropletNotFound"
 	// EventDisputed, Warning: the Node may not be the droplet that its provider ID names: the names differ, another Node
-	// names it as well, or it lacks the cluster's tag. Load balancers do not get it as a target.
+	// names it as well, or it lacks the cluster's tag. Load balancers do not get it as a target, and it is not initialized.
 	EventDisputed = "DropletDisputed"
 	// EventNotInitialized, Warning: the Node is still not initialized; the message has the reason.
 	EventNotInitialized = "NodeNotInitialized"

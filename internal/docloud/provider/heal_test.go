@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/docloud/machines"
 )
 
 // outage is an API that does not serve for a while.
@@ -59,10 +60,11 @@ func TestWhatWaitsIsWokenWhenDigitalOceanServesAgain(t *testing.T) {
 	keeper := balancers.New(balancers.Options{
 		API: api, Metrics: balancers.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{}, Log: logr.Discard(), Gate: gate,
 	})
+	fleet := machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), machines.DefaultConfig(), clock.RealClock{}, prometheus.NewRegistry())
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		extra, cloud := &sleeper{}, &outage{over: began.Add(90 * time.Second)}
-		p := New(gate, nil, keeper, extra).Probing(cloud)
+		p := New(gate, fleet, keeper, extra).Probing(cloud)
 		ctx, cancel := context.WithCancel(t.Context())
 		go p.heal(ctx)
 		<-time.After(time.Hour)

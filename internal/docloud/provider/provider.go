@@ -42,6 +42,10 @@ type Probe interface {
 // probeEvery is how often it is looked whether DigitalOcean serves again, while it does not.
 const probeEvery = 5 * time.Second
 
+// longestRest is how long after it served again it is left alone at most, if it does not serve again: where one kind of
+// call fails for ever, all others are served. After twice that time without trouble the next is taken as a new one.
+const longestRest = 5 * time.Minute
+
 // Probing makes the provider try again at once what has failed as soon as DigitalOcean serves again, be it that its trouble is over or that
 // the token was replaced: what waits after a failure waits for up to five minutes. It is called before Initialize.
 func (p *Provider) Probing(probe Probe) *Provider {
@@ -49,25 +53,45 @@ func (p *Provider) Probing(probe Probe) *Provider {
 	return p
 }
 
-// heal probes while DigitalOcean does not serve, until ctx ends.
+// heal probes while DigitalOcean does not serve, until ctx ends, and wakes what waits when it serves again, whoever's call
+// shows that first.
 func (p *Provider) heal(ctx context.Context) {
-	for ticker := time.NewTicker(probeEvery); ; {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	var served time.Time // again, last
+	for failed, rest := false, time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
-			ticker.Stop()
 			return
 		case <-ticker.C:
 		}
-		if !p.probe.Failing() {
+		now := time.Now()
+		if now.Sub(served) < rest {
 			continue
 		}
-		if _, err := p.probe.Account(doapi.Once(doapi.Urgent(ctx, budget.Join))); err != nil {
+		if p.probe.Failing() {
+			failed = true
+			if _, err := p.probe.Account(doapi.Once(doapi.Urgent(ctx, budget.Join))); err != nil {
+				continue
+			}
+		}
+		if !failed {
 			continue
 		}
-		p.balancers.Wake()
-		for _, extra := range p.extras {
-			extra.Wake()
+		if rest = min(max(2*rest, probeEvery), longestRest); now.Sub(served) > 2*longestRest {
+			rest = probeEvery
 		}
+		failed, served = false, now
+		p.wake()
+	}
+}
+
+// wake makes all try again what waits after a failure.
+func (p *Provider) wake() {
+	p.machines.Wake()
+	p.balancers.Wake()
+	for _, extra := range p.extras {
+		extra.Wake()
 	}
 }
 

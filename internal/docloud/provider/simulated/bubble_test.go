@@ -238,12 +238,12 @@ func (b *bubble) start(plan death) {
 	if b.extras != nil {
 		extras = b.extras(api, provider.Common{Instances: p.machines, Controller: p.balancers})
 	}
-	cloud := provider.New(gate, p.machines, p.balancers, extras...)
+	cloud := provider.New(gate, p.machines, p.balancers, extras...).Probing(api)
 	factory := informers.NewSharedInformerFactory(p.client, 0)
 	cloud.Initialize(builder{p.client}, ctx.Done())
 	cloud.SetInformers(factory)
 	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
-	initializer, err := cloudnode.NewCloudNodeController(nodes, p.client, cloud, 5*time.Minute, 1, 1)
+	initializer, err := cloudnode.NewCloudNodeController(provider.WakingNodes(nodes, cloud), p.client, cloud, 5*time.Minute, 1, 1)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -286,12 +286,15 @@ func (b *bubble) boot(name string) {
 }
 
 // join registers the Node of a droplet, ready, as its kubelet does.
-func (b *bubble) join(name string) *corev1.Node {
+func (b *bubble) join(name string, change ...func(*corev1.Node)) *corev1.Node {
 	b.t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for _, c := range change {
+		c(node)
 	}
 	b.add(node)
 	return node
