@@ -30,7 +30,10 @@ func NewTurns(now time.Time, burst int, every, patient time.Duration) *Turns {
 }
 
 // Take asks for a call for who, and reports whether it is granted: there is one left, and it is not the turn of so many others.
-func (t *Turns) Take(now time.Time, who int) bool {
+func (t *Turns) Take(now time.Time, who int) bool { return t.TakeOf(now, who, t.burst) }
+
+// TakeOf is Take where most calls are left at most: with 0 it only notes who waits, with 1 it is granted to who is next.
+func (t *Turns) TakeOf(now time.Time, who, most int) bool {
 	if earned := int(now.Sub(t.at) / t.every); earned > 0 {
 		t.left = min(t.burst, t.left+earned)
 		t.at = t.at.Add(time.Duration(earned) * t.every)
@@ -38,7 +41,7 @@ func (t *Turns) Take(now time.Time, who int) bool {
 	mine := t.wanting[who]
 	mine.asked = now
 	t.wanting[who] = mine
-	if t.left == 0 || t.before(now, who, mine) >= t.left {
+	if left := min(t.left, most); left == 0 || t.before(now, who, mine) >= left {
 		return false
 	}
 	t.left--

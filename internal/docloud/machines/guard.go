@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"maps"
 	"slices"
 	"time"
@@ -76,6 +77,8 @@ type guard struct {
 	missed   map[int]missing          // complete lists in a row that lacked a droplet
 	known    map[int]time.Time        // droplets that were Nodes of this cluster, and when they were one last, or in the list
 	turns    *budget.Turns            // of GETs by ID, for all Nodes together
+	failures int                      // of GETs by ID in a row; none is made before notSoon
+	notSoon  time.Time
 	last     instance.Decision
 	lastAt   time.Time
 	lastList *DropletList
@@ -299,8 +302,18 @@ func (g *guard) ask(ctx context.Context, ids []int) bool {
 func (g *guard) turn(id int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.turns.Take(g.clock.Now(), id)
+	now, most := g.clock.Now(), math.MaxInt
+	switch {
+	case now.Before(g.notSoon):
+		most = 0
+	case g.failures > 0:
+		most = 1
+	}
+	return g.turns.TakeOf(now, id, most)
 }
+
+// longestFailure is the longest time after a GET by ID that failed without another.
+const longestFailure = time.Minute
 
 func (g *guard) askOne(ctx context.Context, id int) {
 	epoch, at := g.api.Epoch(), g.clock.Now()
@@ -320,7 +333,12 @@ func (g *guard) askOne(ctx context.Context, id int) {
 	if epoch != g.epoch {
 		return
 	}
-	g.answers[id] = answer
+	if g.answers[id] = answer; answer.Outcome == instance.AnswerFailed {
+		g.notSoon = at.Add(min(time.Second<<min(g.failures, 10), longestFailure))
+		g.failures++
+	} else {
+		g.failures = 0
+	}
 	if err == nil {
 		g.shown[id] = droplet
 	}

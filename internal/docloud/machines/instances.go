@@ -149,8 +149,9 @@ func (m *Instances) Wake() {
 // Initialize. Who waits bounds how long.
 func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing = departing }
 
-// Doubtful returns the list of droplets as new as Nodes that are not ready need it: the one by which their existence is decided.
-func (m *Instances) Doubtful(ctx context.Context) (*DropletList, error) { return m.doubt(ctx) }
+// Doubtful returns the list of droplets as new as a Node needs it that has not been ready since then: the one by which
+// its existence is decided.
+func (m *Instances) Doubtful(ctx context.Context, since time.Time) (*DropletList, error) { return m.doubt(ctx, since) }
 
 const (
 	// seekBurst is how many new Nodes may be looked for alone at once; it is quicker than a list that others need as well.
@@ -181,7 +182,23 @@ func (m *Instances) nodes() ([]*corev1.Node, error) {
 
 // doubtAge is how old the list may be when a Node is not ready, pendingAge when one is new: the longer the list the older, but always young
 // enough to be believed about what it lacks.
-func (m *Instances) doubtAge() time.Duration { return m.age(m.config.DoubtAge, m.config.PageAge) }
+func (m *Instances) doubtAge(since time.Time) time.Duration {
+	return m.age(max(m.config.DoubtAge, m.clock.Since(since)/doubtPart), m.config.PageAge)
+}
+
+// doubtPart is which part of the time that a Node has not been ready may pass until DigitalOcean's newest word is read: a
+// machine that has been lost for an hour is no news.
+const doubtPart = 6
+
+// unready is since when a Node has not been ready, now if it does not say.
+func (m *Instances) unready(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return m.clock.Now()
+}
 
 func (m *Instances) pendingAge() time.Duration { return m.age(m.config.PendingAge, m.config.PageAge/2) }
 
@@ -307,7 +324,7 @@ func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verdict, error) {
 	const rounds = 4 // a list, a GET, a list again if it is older than that, and the verdict
 	ctx = doapi.Urgent(ctx, budget.Join)
-	_, listErr := m.doubt(ctx)
+	_, listErr := m.doubt(ctx, m.unready(node))
 	asked := false
 	for round := 1; ; round++ {
 		d, err := m.guard.decide(ctx)
@@ -329,7 +346,7 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 		}
 		if !news && d.Refresh {
 			var after *DropletList
-			after, listErr = m.doubt(ctx)
+			after, listErr = m.doubt(ctx, m.unready(node))
 			news = after != before
 		}
 		if !news {
@@ -339,11 +356,11 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 }
 
 // doubt returns the list for a Node that is not ready. One of its droplets with GPUs has to be as new, where there are any.
-func (m *Instances) doubt(ctx context.Context) (*DropletList, error) {
+func (m *Instances) doubt(ctx context.Context, since time.Time) (*DropletList, error) {
 	if m.snapshot.Latest().gpus > 0 {
-		return m.snapshot.GetWhole(ctx, m.doubtAge())
+		return m.snapshot.GetWhole(ctx, m.doubtAge(since))
 	}
-	return m.snapshot.Get(ctx, m.doubtAge())
+	return m.snapshot.Get(ctx, m.doubtAge(since))
 }
 
 // because adds to a verdict why there is no better list.
@@ -389,7 +406,7 @@ func (m *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	if err != nil {
 		return false, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	list, err := m.doubt(doapi.Urgent(ctx, budget.Join))
+	list, err := m.doubt(doapi.Urgent(ctx, budget.Join), m.unready(node))
 	if d, ok := list.Droplet(id); ok {
 		return instance.IsShutdown(d), nil
 	}

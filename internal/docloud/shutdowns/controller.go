@@ -40,7 +40,7 @@ type API interface {
 // Surroundings is what the controller needs of the rest of the program; *machines.Instances has it.
 type Surroundings interface {
 	// Doubtful returns the list of droplets as new as Nodes that are not ready need it.
-	Doubtful(ctx context.Context) (*machines.DropletList, error)
+	Doubtful(ctx context.Context, since time.Time) (*machines.DropletList, error)
 	// Trusted returns nil if what the API answers is about this cluster, TrustedNow after the account was read again.
 	Trusted(ctx context.Context) error
 	TrustedNow(ctx context.Context) error

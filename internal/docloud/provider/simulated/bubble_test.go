@@ -364,7 +364,7 @@ func (b *bubble) unready(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, metav1.Now()
 	if _, err := b.store.CoreV1().Nodes().UpdateStatus(b.t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
