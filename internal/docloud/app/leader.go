@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cloudprovider "k8s.io/cloud-provider"
@@ -48,7 +49,9 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 	}
 	watch := leaderelection.NewLeaderHealthzAdaptor(electionSlack)
 	leading, lost := make(chan struct{}), make(chan struct{})
-	elector, err := newElector(config, watch, func(context.Context) { close(leading) })
+	elected, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	elector, err := newElector(elected, config, watch, func(context.Context) { close(leading) })
 	if err != nil {
 		return err
 	}
@@ -57,8 +60,6 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	elected, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
 	failed := make(chan error, 1)
 	go func() { failed <- runFramework(work, config, &candidate{Provider: cloud, leading: leading}, watch) }()
 	go func() {
@@ -100,9 +101,14 @@ func superviseAlone(ctx context.Context, config *frameworkconfig.CompletedConfig
 	return nil
 }
 
-// newElector makes an elector that does as the framework's, and gives the Lease back when its context ends.
-func newElector(config *frameworkconfig.CompletedConfig, watch *leaderelection.HealthzAdaptor, started func(context.Context)) (*leaderelection.LeaderElector, error) {
+// newElector makes an elector that does as the framework's, but sees at once when the Lease is free, and gives it back
+// when its context ends.
+func newElector(ctx context.Context, config *frameworkconfig.CompletedConfig, watch *leaderelection.HealthzAdaptor, started func(context.Context)) (*leaderelection.LeaderElector, error) {
 	election := config.ComponentConfig.Generic.LeaderElection
+	if least := time.Duration(leaderelection.JitterFactor * float64(election.RetryPeriod.Duration)); election.RenewDeadline.Duration <= least {
+		return nil, fmt.Errorf("the flags of the leader election: --leader-elect-renew-deadline is %s, it must be more than 1.2 times "+
+			"--leader-elect-retry-period, %s", election.RenewDeadline.Duration, election.RetryPeriod.Duration)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
@@ -113,9 +119,15 @@ func newElector(config *frameworkconfig.CompletedConfig, watch *leaderelection.H
 	if err != nil {
 		return nil, fmt.Errorf("the flags of the leader election: %w", err)
 	}
+	client, err := kubernetes.NewForConfig(config.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the client of the leader election: %w", err)
+	}
+	prompt := &promptLock{Interface: lock, every: election.RetryPeriod.Duration}
+	go prompt.follow(ctx, client.CoordinationV1(), election.ResourceNamespace, election.ResourceName)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, Name: election.ResourceName, WatchDog: watch, ReleaseOnCancel: true,
-		LeaseDuration: election.LeaseDuration.Duration, RenewDeadline: election.RenewDeadline.Duration, RetryPeriod: election.RetryPeriod.Duration,
+		Lock: prompt, Name: election.ResourceName, WatchDog: watch, ReleaseOnCancel: true,
+		LeaseDuration: election.LeaseDuration.Duration, RenewDeadline: election.RenewDeadline.Duration, RetryPeriod: min(electionTick, election.RetryPeriod.Duration),
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: started, OnStoppedLeading: func() {}},
 	})
 	if err != nil {

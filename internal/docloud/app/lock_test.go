@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// contender is a replica that wants the Lease, with the program's defaults.
+type contender struct {
+	elector *leaderelection.LeaderElector
+	leads   chan time.Time
+	stop    context.CancelFunc
+	dead    atomic.Bool
+	calls   atomic.Int64
+	ended   chan struct{}
+}
+
+// contend starts a replica on a Lease that all share. One that is dead makes no call any more, as after kill -9.
+func contend(t *testing.T, shared *fake.Clientset, name string, prompt bool) *contender {
+	t.Helper()
+	c := &contender{leads: make(chan time.Time, 1), ended: make(chan struct{})}
+	client := &fake.Clientset{}
+	client.AddReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c.calls.Add(1)
+		if c.dead.Load() {
+			return true, nil, errors.New("the process is dead")
+		}
+		object, err := shared.Invokes(action, nil)
+		return true, object, err
+	})
+	client.AddWatchReactor("leases", clienttesting.DefaultWatchReactor(nil, errors.New("none")))
+	client.WatchReactionChain = shared.WatchReactionChain
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	var lock resourcelock.Interface = &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "l"}, Client: client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+	}
+	tick := 2 * time.Second
+	if prompt {
+		p := &promptLock{Interface: lock, every: tick}
+		go p.follow(ctx, client.CoordinationV1(), "kube-system", "l")
+		lock, tick = p, electionTick
+	}
+	var err error
+	c.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, ReleaseOnCancel: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: tick,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { c.leads <- time.Now() }, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.ended)
+		c.elector.Run(ctx)
+	}()
+	return c
+}
+
+// A Lease that was given back is another replica's within a quarter of a second, and that of a process that died as soon
+// as it has run out; neither replica makes more calls than client-go's elector by itself.
+func TestALeaseIsTakenAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, kill := range []bool{false, true} {
+		var calls [2]int64
+		for i, prompt := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				shared := fake.NewClientset()
+				leader := contend(t, shared, "one", prompt)
+				<-leader.leads
+				standby := contend(t, shared, "two", prompt)
+				<-time.After(40 * time.Second)
+				calls[i] = leader.calls.Load() + standby.calls.Load()
+				at := time.Now()
+				leader.dead.Store(kill)
+				leader.stop()
+				took := (<-standby.leads).Sub(at)
+				t.Logf("kill -9 %t, prompt %t: it took %s, %d calls in 40 s before", kill, prompt, took, calls[i])
+				if most := map[bool]time.Duration{false: 250 * time.Millisecond, true: 15*time.Second + 5*electionTick}[kill]; prompt && took > most {
+					t.Errorf("kill -9 %t: the Lease was taken after %s, want %s at most", kill, took, most)
+				}
+				standby.stop()
+				<-leader.ended
+				<-standby.ended
+				synctest.Wait()
+			})
+		}
+		if calls[1] > calls[0] {
+			t.Errorf("%d calls in 40 s, client-go's elector makes %d", calls[1], calls[0])
+		}
+	}
+}
