@@ -120,7 +120,7 @@ func (e ServiceEvidence) status(err error) Section {
 		s.heed("answers at", "nothing yet: status.loadBalancer is empty")
 	}
 	for _, c := range service.Status.Conditions {
-		s.say("condition", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		s.sayIf(c.Status == metav1.ConditionFalse, "condition", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 	}
 	return s
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -140,6 +142,8 @@ func TestABadServiceStopsNobodyAndKeepsWhatItHas(t *testing.T) {
 		w.becomes(np, "tcp 80"+everybody, "tcp 10256"+everybody)
 		w.ReportedOnce("web", "FirewallConfigError", annotation.Network, `"PUBLIC"`, annotation.NetworkExternal, annotation.NetworkInternal, "tcp 80 from 0.0.0.0/0")
 		w.ReportedOnce("new", "FirewallConfigError", annotation.AllowRules, `"everybody"`, "cidr:RANGE")
+		w.closed("web", "FirewallConfigError", `"PUBLIC"`)
+		w.closed("new", "FirewallConfigError", `"everybody"`)
 		w.DeleteService("np")
 		w.becomes("tcp 80"+everybody, "tcp 10256"+everybody)
 		w.resyncs()
@@ -150,6 +154,44 @@ func TestABadServiceStopsNobodyAndKeepsWhatItHas(t *testing.T) {
 		w.Annotate("web", annotation.Network, annotation.NetworkInternal)
 		w.Annotate("new", annotation.AllowRules, "ip:192.0.2.7, cidr:2001:db8::/32")
 		w.becomes("tcp 81 192.0.2.7/32,2001:db8::/32", "tcp 10256"+everybody)
+		w.closed("web", "")
+		w.closed("new", "")
+	})
+}
+
+// A port that the machines use themselves stays closed, and the Service says so for as long as it asks for it.
+func TestAServiceSaysWhatStaysClosed(t *testing.T) {
+	both(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
+		np := "tcp " + w.nodePort("np") + everybody
+		w.service("web", corev1.ServiceTypeLoadBalancer, nil, cloud.Port(22), cloud.Port(80))
+		w.run()
+		w.becomes(np, "tcp 80"+everybody, "tcp 10256"+everybody)
+		w.ReportedOnce("web", "FirewallPortReserved", "tcp 22")
+		w.closed("web", "FirewallPortReserved", "does not open tcp 22")
+		w.Annotate("web", annotation.Type, "GLOBAL")
+		w.closed("web", "FirewallConfigError", `"GLOBAL"`)
+	})
+}
+
+// closed waits until a Service's condition has the reason and the words, or for an empty reason until there is none.
+func (w *world) closed(name, reason string, words ...string) {
+	w.T.Helper()
+	testkit.Eventually(w.T, "the condition of "+name, func() string {
+		s := w.Service(name)
+		at := slices.IndexFunc(s.Status.Conditions, func(c metav1.Condition) bool { return c.Type == firewalls.ConditionOpen })
+		if at < 0 {
+			return map[bool]string{false: "there is none"}[reason == ""]
+		}
+		c := s.Status.Conditions[at]
+		for _, word := range words {
+			if !strings.Contains(c.Message, word) {
+				return "it says " + c.Message
+			}
+		}
+		if c.Reason != reason || c.Status != metav1.ConditionFalse || c.LastTransitionTime.IsZero() {
+			return fmt.Sprintf("it is %+v", c)
+		}
+		return ""
 	})
 }
 

@@ -51,6 +51,7 @@ func (c *Controller) pass(ctx context.Context, fresh bool) error {
 	p := &one{c: c, outcome: outcomeUnchanged}
 	err := p.run(ctx, fresh)
 	p.tell(err)
+	p.settle(ctx)
 	c.metrics.pass(p.outcome, err, ctx.Err() != nil, c.clock.Since(began))
 	if err != nil {
 		c.log.Error(err, "The reconcile of the firewall failed, will try again", "name", c.config.Name)

@@ -151,7 +151,9 @@ func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing 
 
 // Doubtful returns the list of droplets as new as a Node needs it that has not been ready since then: the one by which
 // its existence is decided.
-func (m *Instances) Doubtful(ctx context.Context, since time.Time) (*DropletList, error) { return m.doubt(ctx, since) }
+func (m *Instances) Doubtful(ctx context.Context, since time.Time) (*DropletList, error) {
+	return m.doubt(ctx, since)
+}
 
 const (
 	// seekBurst is how many new Nodes may be looked for alone at once; it is quicker than a list that others need as well.

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package firewalls
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ConditionOpen is the condition of a Service: False while the firewall does not open all that the Service asks for, with
+// the reason of the Event and its words, and absent otherwise. An Event is gone after an hour, and the port still closed.
+// It MUST not be changed.
+const ConditionOpen = "cloud.mooring.dev/FirewallOpen"
+
+// settle writes the condition of each Service that has another than it must have. What could not be written is written
+// after the next pass: nothing depends on it.
+func (p *one) settle(ctx context.Context) {
+	services, err := p.c.services.List(labels.Everything())
+	if err != nil || !p.decided {
+		return
+	}
+	wanted := map[types.UID]metav1.Condition{}
+	for _, t := range p.tellings {
+		if t.uid == "" {
+			continue
+		}
+		c, more := wanted[t.uid]
+		if !more {
+			c = metav1.Condition{Type: ConditionOpen, Status: metav1.ConditionFalse, Reason: t.reason}
+		}
+		c.Message = strings.TrimPrefix(c.Message+"; "+t.message, "; ")
+		wanted[t.uid] = c
+	}
+	for _, s := range services {
+		if p.c.namespace != "" && s.Namespace != p.c.namespace {
+			continue
+		}
+		want, closed := wanted[s.UID]
+		var now metav1.Condition
+		for _, c := range s.Status.Conditions {
+			if c.Type == ConditionOpen {
+				now = c
+			}
+		}
+		if now.Status == want.Status && now.Reason == want.Reason && now.Message == want.Message {
+			continue
+		}
+		err := p.patch(ctx, s, want, closed)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			p.c.log.V(1).Info("The condition of a Service could not be written", "service", s.Namespace+"/"+s.Name, "error", err.Error())
+		}
+	}
+}
+
+// patch writes the condition of a Service, or takes it away.
+func (p *one) patch(ctx context.Context, s *corev1.Service, c metav1.Condition, closed bool) error {
+	var change any = map[string]string{"$patch": "delete", "type": ConditionOpen}
+	if closed {
+		c.LastTransitionTime, c.ObservedGeneration = metav1.NewTime(p.c.clock.Now()), s.Generation
+		change = c
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.UID}, "status": map[string]any{"conditions": []any{change}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a condition: %w", err)
+	}
+	services := p.c.client.CoreV1().Services(s.Namespace)
+	if _, err = services.Patch(ctx, s.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("writing the condition of service %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	return nil
+}
