@@ -33,11 +33,11 @@ const authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\
 func admissionScenarios() map[string]string {
 	const on = "digitaloceanCloudControllerManager:\n  enabled: true\n"
 	return map[string]string{
-		"policies":                   on + "  admission: {policies: {enabled: true}}",
+		"policies":                   on,
 		"policies without warnings":  on + "  admission: {policies: {enabled: true, warnings: false}}",
 		"policies for another type":  on + "  defaultLoadBalancerType: REGIONAL\n  admission: {policies: {enabled: true}}",
-		"by cert-manager":            on + "  token: {from: environment}\n  admission: {server: {enabled: true, certificates: {certManager: true}}}",
-		"by hand, nobody is asked":   on + "  admission: {server: {enabled: true, askDigitalOcean: false, certificates: {caBundle: " + strconv.Quote(authority) + "}}}",
+		"by cert-manager":            on + "  token: {from: environment}\n  admission: {policies: {enabled: false}, server: {enabled: true, certificates: {certManager: true}}}",
+		"by hand, nobody is asked":   on + "  admission: {policies: {enabled: false}, server: {enabled: true, askDigitalOcean: false, certificates: {caBundle: " + strconv.Quote(authority) + "}}}",
 		"the token in a file":        on + "  admission: {server: {enabled: true, certificates: {certManager: true}}}",
 		"everything, with the token": on + everythingOfAdmission,
 	}
@@ -70,7 +70,7 @@ const everythingOfAdmission = `
 // renderAdmission returns what a scenario adds to the component's own objects.
 func renderAdmission(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
-	own := names(render(t, cloudNamespace, cloudScenarios()["defaults"]))
+	own := names(render(t, cloudNamespace, "digitaloceanCloudControllerManager: {enabled: true, admission: {policies: {enabled: false}}}"))
 	return slices.DeleteFunc(render(t, cloudNamespace, values), func(u *unstructured.Unstructured) bool {
 		return slices.Contains(own, u.GetKind()+" "+u.GetName())
 	})

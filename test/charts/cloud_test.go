@@ -94,7 +94,7 @@ func TestCloudIsSafeWithAllValues(t *testing.T) {
 		for _, u := range all {
 			want := cloudNamespace
 			switch {
-			case strings.HasPrefix(u.GetKind(), "ClusterRole"):
+			case strings.HasPrefix(u.GetKind(), "ClusterRole"), strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy"):
 				want = ""
 			case strings.HasPrefix(u.GetKind(), "Role") && u.GetNamespace() == corev1.NamespaceNodeLease && name != "without out-of-service":
 				want = corev1.NamespaceNodeLease // kubelets' Leases are there
