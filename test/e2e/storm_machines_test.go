@@ -347,7 +347,7 @@ func (sl *slot) addPod() bool {
 		}
 		cancel()
 	}
-	ok = sl.persist("connecting "+pod.Name, func(ctx context.Context) error {
+	ok = p.borrowed || sl.persist("connecting "+pod.Name, func(ctx context.Context) error {
 		_, err := sl.agent.PodNetwork().Add(ctx, pod)
 		return err
 	})

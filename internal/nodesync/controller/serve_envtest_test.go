@@ -222,7 +222,7 @@ func TestAddressesOfAMachineAreRestored(t *testing.T) {
 		t.Errorf("restored: %t, %v", all, err)
 	}
 	for _, pod := range pods {
-		addresses, err := s.agents["9"].PodNetwork().Add(t.Context(), pod) // idempotent for what it has
+		addresses, err := s.calico.Client().IPAM().IPsByHandle(t.Context(), caliconode.HandleID(pod))
 		if err != nil || len(addresses) != 1 {
 			t.Errorf("pod %s: %v, %v", pod.Name, addresses, err)
 		}

@@ -18,7 +18,7 @@ import (
 func TestThePageOfVersionsIsTrue(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/components/calico-node-sync-versions.md")
-	product, lab, theirs := read(t, "go.mod"), read(t, "lab/go.mod"), read(t, "go.kube-controllers.mod")
+	product, lab := read(t, "go.mod"), read(t, "lab/go.mod")
 	tested := map[string][]string{
 		doctor.ProductKubernetes: {
 			"kube-apiserver " + required(t, lab, "k8s.io/kubernetes"), "client-go " + required(t, product, "k8s.io/client-go"),
@@ -44,8 +44,10 @@ func TestThePageOfVersionsIsTrue(t *testing.T) {
 		}
 	}
 	const calico = "github.com/projectcalico/calico"
-	if ours, other := required(t, product, calico), required(t, theirs, calico); ours != other {
-		t.Errorf("kube-controllers is built from %s, the product from %s: the tests would not run what the page says", other, ours)
+	for _, program := range []string{"kube-controllers", "calicoctl", "calico-cni"} {
+		if ours, other := required(t, product, calico), required(t, read(t, "go."+program+".mod"), calico); ours != other {
+			t.Errorf("%s is built from %s, the product from %s: the tests would not run what the page says", program, other, ours)
+		}
 	}
 }
 

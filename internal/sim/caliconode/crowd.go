@@ -11,15 +11,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/k8s/conversion"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
-// opsPerTransaction is below etcd's limit of 128.
-const opsPerTransaction = 100
+const (
+	// opsPerTransaction is below etcd's limit of 128.
+	opsPerTransaction = 100
+	// firstSequence is the sequence number of a block's first write: libcalico-go takes the time in nanoseconds.
+	firstSequence = 1_767_225_600_000_000_000
+)
 
 // Crowd is many machines, each with as many pods as fit into half a block, written without calico-node's detours: what stands in etcd in the
 // end is of the same form and size.
@@ -77,19 +85,36 @@ func (c Crowd) machine(i int, resources string) ([]clientv3.Op, error) {
 		clientv3.OpPut(affinity, `{"state":"confirmed","deleted":false}`),
 		clientv3.OpPut(block, c.Block(i, cidr)),
 	}
+	address := cidr.Addr()
 	for p := range c.PodsEach {
-		handle := c.handle(i, p)
-		endpoint := strings.ReplaceAll(name, "-", "--") + fmt.Sprintf("-k8s-pod--%d-eth0", p)
+		pod := c.Pod(i, p)
+		wep := strings.ReplaceAll(name, "-", "--") + fmt.Sprintf("-k8s-pod--%d-eth0", p)
 		ops = append(ops,
-			clientv3.OpPut(assumed.CalicoHandles+handle, fmt.Sprintf(`{"handleID":%q,"block":{%q:1},"deleted":false}`, handle, cidr.String())),
-			clientv3.OpPut(resources+"workloadendpoints/default/"+endpoint, fmt.Sprintf(`{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3",`+
-				`"metadata":{"name":%q,"namespace":"default"},"spec":{"orchestrator":"k8s","node":%q,"pod":"pod-%d","endpoint":"eth0"}}`, endpoint, name, p)))
+			clientv3.OpPut(assumed.CalicoHandles+HandleID(pod), fmt.Sprintf(`{"block":{%q:1},"deleted":false}`, cidr.String())),
+			clientv3.OpPut(resources+"workloadendpoints/default/"+wep, c.endpoint(wep, pod, address)))
+		address = address.Next()
 	}
 	return ops, nil
 }
 
-func (c Crowd) handle(machine, pod int) string {
-	return fmt.Sprintf("k8s-pod-network.%064d", machine*c.PodsEach+pod)
+// Pod is a pod of a machine, with what is written of it.
+func (c Crowd) Pod(machine, i int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), UID: types.UID(fmt.Sprintf("%s/%d", c.Machine(machine), i))},
+		Spec: corev1.PodSpec{
+			NodeName: c.Machine(machine), ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
+		},
+	}
+}
+
+// endpoint is a pod's workload endpoint, in the form in which etcd holds it.
+func (c Crowd) endpoint(name string, pod *corev1.Pod, address netip.Addr) string {
+	return fmt.Sprintf(`{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3","metadata":{"name":%q,"namespace":"default",`+
+		`"uid":"11111111-2222-3333-4444-555555555555","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"projectcalico.org/namespace":"default",`+
+		`"projectcalico.org/orchestrator":"k8s","projectcalico.org/serviceaccount":"default"}},"spec":{"orchestrator":"k8s","node":%q,`+
+		`"containerID":%q,"pod":%q,"endpoint":"eth0","serviceAccountName":"default","ipNetworks":["%s/32"],"profiles":["kns.default",`+
+		`"ksa.default.default"],"interfaceName":%q,"mac":%q}}`, name, pod.Spec.NodeName, ContainerID(pod), pod.Name, address,
+		conversion.NewConverter().VethNameForWorkload(pod.Namespace, pod.Name), macOf(pod))
 }
 
 // Block is the IPAM block of a machine, in the form in which etcd holds it.
@@ -101,11 +126,12 @@ func (c Crowd) Block(machine int, cidr netip.Prefix) string {
 			continue
 		}
 		allocations = append(allocations, strconv.Itoa(i))
-		sequences = append(sequences, fmt.Sprintf(`"%d":1`, i))
+		sequences = append(sequences, fmt.Sprintf(`"%d":%d`, i, firstSequence+i))
 		attributes = append(attributes, fmt.Sprintf(`{"handle_id":%q,"secondary":{"namespace":"default","node":%q,"pod":"pod-%d",`+
-			`"timestamp":"2026-01-01 00:00:00 UTC"}}`, c.handle(machine, i), c.Machine(machine), i))
+			`"timestamp":"2026-01-01 00:00:00.123456789 +0000 UTC"}}`, HandleID(c.Pod(machine, i)), c.Machine(machine), i))
 	}
-	return fmt.Sprintf(`{"cidr":%q,"affinity":"host:%s","allocations":[%s],"unallocated":[%s],"attributes":[%s],"sequenceNumber":2,`+
+	return fmt.Sprintf(`{"cidr":%q,"affinity":"host:%s","allocations":[%s],"unallocated":[%s],"attributes":[%s],"sequenceNumber":%d,`+
 		`"sequenceNumberForAllocation":{%s},"deleted":false}`,
-		cidr.String(), c.Machine(machine), strings.Join(allocations, ","), strings.Join(free, ","), strings.Join(attributes, ","), strings.Join(sequences, ","))
+		cidr.String(), c.Machine(machine), strings.Join(allocations, ","), strings.Join(free, ","), strings.Join(attributes, ","), firstSequence+c.PodsEach,
+		strings.Join(sequences, ","))
 }

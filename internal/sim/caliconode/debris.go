@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,8 @@ import (
 )
 
 // LeaveAffinityWithoutBlock leaves a confirmed affinity of the host to a block that does not exist, and returns the block.
-// Real ones come from a crash between deleting an empty block and deleting its affinity. It is healed, by creating the
-// block, when the host next needs an address and comes upon it: leave it as the last thing a host does.
+// Real ones come from programs that delete a block by itself: Calico marks the affinity pendingDeletion first. It is healed, by
+// creating the block, when the host next needs an address and comes upon it: leave it as the last thing a host does.
 func (a *Agent) LeaveAffinityWithoutBlock(ctx context.Context) (netip.Prefix, error) {
 	return a.leaveAffinity(ctx, model.StateConfirmed)
 }
@@ -70,9 +71,9 @@ func (a *Agent) LeaveOrphanedHandle(ctx context.Context) (string, error) {
 }
 
 // LeaveStaleEndpoint connects a pod and then releases its address but not its WorkloadEndpoint, and returns the address:
-// IPAM may give it to another pod, while the endpoint still claims it. Real ones come from kubelets that died between
-// the two, and from garbage collection of IPAM that saw the pod go first. With the Kubernetes datastore the endpoint is
-// the pod itself.
+// IPAM may give it to another pod, while the endpoint still claims it. Real ones come from a lost DEL, after which garbage
+// collection of IPAM releases the address: a DEL by itself deletes the endpoint first. With the Kubernetes datastore the
+// endpoint is the pod itself.
 func (a *Agent) LeaveStaleEndpoint(ctx context.Context, pod *corev1.Pod) (netip.Addr, error) {
 	addresses, err := a.PodNetwork().Add(ctx, pod)
 	if err != nil {
@@ -84,35 +85,29 @@ func (a *Agent) LeaveStaleEndpoint(ctx context.Context, pod *corev1.Pod) (netip.
 // BorrowAddress connects a pod of this host with an address from a block of the lender's, and returns the address. Hosts
 // borrow when no block is left for them to claim. The lender must have a block with a free address.
 func (a *Agent) BorrowAddress(ctx context.Context, pod *corev1.Pod, lender *Agent) (netip.Addr, error) {
-	address, err := a.borrow(ctx, pod, lender)
+	addresses, err := a.add(ctx, pod, func(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) { return a.borrow(ctx, pod, lender) })
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("borrowing an address of host %q for host %q: %w", lender.host.Name, a.host.Name, err)
 	}
-	return address, nil
+	return addresses[0], nil
 }
 
-func (a *Agent) borrow(ctx context.Context, pod *corev1.Pod, lender *Agent) (netip.Addr, error) {
+func (a *Agent) borrow(ctx context.Context, pod *corev1.Pod, lender *Agent) ([]netip.Addr, error) {
 	block, err := lender.ownBlock(ctx)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	if len(block.Unallocated) == 0 {
-		return netip.Addr{}, fmt.Errorf("block %s is full", block.CIDR.String())
+		return nil, fmt.Errorf("block %s is full", block.CIDR.String())
 	}
-	ip := block.CIDR.NthIP(block.Unallocated[len(block.Unallocated)-1])
-	handle := HandleID(pod)
+	ip := block.CIDR.NthIP(block.Unallocated[0])
 	err = a.datastore.client.IPAM().AssignIP(ctx, ipam.AssignIPArgs{
-		IP: ip, HandleID: &handle, Hostname: a.host.Name, Attrs: podAttributes(a.host.Name, pod),
+		IP: ip, HandleID: new(HandleID(pod)), Hostname: a.host.Name, Attrs: podAttributes(a.host.Name, pod),
 	})
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("assigning %s: %w", ip, err)
+		return nil, fmt.Errorf("assigning %s: %w", ip, err)
 	}
-	// The rest is an ordinary connection, which finds the address under the pod's handle.
-	addresses, err := a.PodNetwork().Add(ctx, pod)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	return addresses[0], nil
+	return inOrder([]cnet.IP{ip}, func(ip cnet.IP) net.IP { return ip.IP })
 }
 
 // ownBlock is a block that is affine to the host.

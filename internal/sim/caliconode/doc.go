@@ -10,7 +10,8 @@
 //	Agent.Leave..., Borrow  the debris that crashes and races leave behind in real clusters
 //
 // Everything goes through libcalico-go, the library that Calico's own binaries use, with the arguments that they use; the
-// comments say where it is otherwise. What calico-node writes later and all the time (routes, Felix and BIRD status) is
+// comments say where it is otherwise. Package test/contract/calico/cni compares what PodNetwork, BorrowAddress and Crowd write
+// with what Calico's own CNI plugin writes. What calico-node writes later and all the time (routes, Felix and BIRD status) is
 // not simulated, since the datastore of a Kubernetes cluster does not contain it by default.
 //
 // libcalico-go logs to logrus' standard logger at level info, which is global to the process and therefore left to main:

@@ -88,9 +88,6 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 	}
 
 	address := add(t, agent, cart)
-	if again := add(t, agent, cart); again != address {
-		t.Errorf("the second Add of a pod gave %s, the first %s", again, address)
-	}
 	wantAnnotations(t, cluster, cart, address, caliconode.ContainerID(cart))
 	wantInconsistencies(t, datastore)
 	if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {

@@ -34,7 +34,7 @@ const (
 )
 
 // ContainerID is the identifier of the pod's sandbox that the container runtime passes to the plugins: 64 hexadecimal
-// digits. A runtime draws it at random; here it follows from the pod's UID, which makes [PodNetwork.Add] idempotent.
+// digits. A runtime draws it at random; here it follows from the pod's UID: a pod with another UID is the same one in another sandbox.
 func ContainerID(pod *corev1.Pod) string {
 	sum := sha256.Sum256([]byte("sandbox/" + string(pod.UID)))
 	return hex.EncodeToString(sum[:])
@@ -52,31 +52,33 @@ func (a *Agent) PodNetwork() *PodNetwork { return &PodNetwork{agent: a} }
 
 // Add writes what the plugins write for a new pod: an allocation of one IPv4 address under the pod's handle (an IPv6
 // address if there is no IPv4 pool, one of each family if the host is dual stack), and the WorkloadEndpoint. With the Kubernetes datastore the latter is three
-// annotations on the pod, which must exist. If the endpoint cannot be written, the address is released.
+// annotations on the pod, which must exist. If the endpoint cannot be written, the address is released. A second call for the same sandbox allocates
+// another address under the same handle, and the endpoint has that alone.
 //
 // Needed of the pod are name, namespace, UID, labels, annotations, generateName, service account and container ports.
 func (n *PodNetwork) Add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
-	addresses, err := n.add(ctx, pod)
+	addresses, err := n.agent.add(ctx, pod, n.agent.assign)
 	if err != nil {
 		return nil, fmt.Errorf("connecting pod %s/%s on host %q: %w", pod.Namespace, pod.Name, n.agent.host.Name, err)
 	}
 	return addresses, nil
 }
 
-func (n *PodNetwork) add(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
-	if err := n.agent.ready(ctx); err != nil {
+// add connects a pod with the addresses that assign allocates.
+func (a *Agent) add(ctx context.Context, pod *corev1.Pod, assign func(context.Context, *corev1.Pod) ([]netip.Addr, error)) ([]netip.Addr, error) {
+	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
-	existing, err := n.agent.existingEndpoint(ctx, pod)
+	existing, err := a.existingEndpoint(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := n.agent.assign(ctx, pod)
+	addresses, err := assign(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.agent.writeEndpoint(ctx, pod, existing, addresses); err != nil {
-		release := n.agent.datastore.client.IPAM().ReleaseByHandle(ctx, HandleID(pod))
+	if err := a.writeEndpoint(ctx, pod, existing, addresses); err != nil {
+		release := a.datastore.client.IPAM().ReleaseByHandle(ctx, HandleID(pod))
 		return nil, errors.Join(err, wrap(ignoreAbsent(release), "releasing the address again"))
 	}
 	return addresses, nil
@@ -138,22 +140,14 @@ func (a *Agent) existingEndpoint(ctx context.Context, pod *corev1.Pod) (*libapi.
 	return nil, nil
 }
 
-// assign allocates the pod's addresses, or returns those that its handle holds already.
+// assign allocates the pod's addresses. Like the plugin it does not care what its handle holds already.
 func (a *Agent) assign(ctx context.Context, pod *corev1.Pod) ([]netip.Addr, error) {
-	handle := HandleID(pod)
-	held, err := a.datastore.client.IPAM().IPsByHandle(ctx, handle)
-	if ignoreAbsent(err) != nil {
-		return nil, fmt.Errorf("reading the addresses of handle %q: %w", handle, err)
-	}
-	if len(held) > 0 {
-		return inOrder(held, func(ip cnet.IP) net.IP { return ip.IP })
-	}
 	v4, err := a.hasPool(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
 	args := ipam.AutoAssignArgs{
-		HandleID: &handle, Hostname: a.host.Name, IntendedUse: apiv3.IPPoolAllowedUseWorkload,
+		HandleID: new(HandleID(pod)), Hostname: a.host.Name, IntendedUse: apiv3.IPPoolAllowedUseWorkload,
 		Attrs: podAttributes(a.host.Name, pod),
 	}
 	if v4 {
