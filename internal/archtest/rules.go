@@ -58,10 +58,11 @@ func components() []component {
 				"internal/docloud/annotation", "internal/docloud/providerid", "internal/docloud/instance",
 				"internal/docloud/loadbalancer", "internal/docloud/firewall", "internal/docloud/budget",
 				"internal/docloud/admission", "internal/docloud/admission/policy", "internal/docloud/volume", "internal/docloud/outofservice",
+				"internal/docloud/estate",
 			},
 			acting: []string{
 				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/loop", "internal/docloud/machines", "internal/docloud/balancers",
-				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns",
+				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns", "internal/docloud/leftovers",
 				"internal/docloud/defaults", "internal/docloud/csi", "internal/docloud/blockdevice",
 			},
 			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/...", "internal/docloud/csiapp/..."},
@@ -90,7 +91,7 @@ func Pure(folder string) bool {
 // pluginCommands are the packages below internal/plugin that are commands. None imports another.
 func pluginCommands() []string {
 	return []string{
-		"agreement", "confirm", "doctor", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
+		"agreement", "confirm", "doctor", "estate", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
 	}
 }
 

@@ -39,6 +39,15 @@ func VolumeActions() []string { return []string{ActionAttach, ActionDetach, Acti
 // ActionStates are the states of an action.
 func ActionStates() []string { return []string{ActionInProgress, ActionCompleted, ActionErrored} }
 
+// Prices in US cents a month. Those of droplets are read (GET /v2/sizes); what is not here has no price.
+const (
+	// PriceBalancerNode is that of each node of a regional load balancer (TypeRegional).
+	PriceBalancerNode = 1200
+	// PriceVolumeGiB is that of each GiB of a volume, PriceSnapshotGiB of each GiB of the billed size of its snapshot.
+	PriceVolumeGiB   = 10
+	PriceSnapshotGiB = 6
+)
+
 // Calls and lists.
 const (
 	// RequestsPerHour and RequestsPerMinute are the API's rate limits for one token.

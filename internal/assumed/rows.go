@@ -38,6 +38,19 @@ func storageRows() []Assumption {
 	}
 }
 
+func priceRows() []Assumption {
+	const test = "TestPrices"
+	return []Assumption{
+		from(digitalOcean, "PriceBalancerNode", "US cents a month for a node of a regional load balancer", PriceBalancerNode,
+			"second hand: project-planton.org/docs/catalog/digitalocean/digitaloceanloadbalancer ($12 a month; "+
+				"DigitalOcean's own page was not at hand, and a copy of before July 2022 says $10)", test),
+		from(digitalOcean, "PriceVolumeGiB", "US cents a month for a GiB of a volume", PriceVolumeGiB,
+			"docs.digitalocean.com/products/volumes/details/pricing, second hand: “$0.10 per GiB per month”", test),
+		from(digitalOcean, "PriceSnapshotGiB", "US cents a month for a GiB of a volume's snapshot", PriceSnapshotGiB,
+			"docs.digitalocean.com/products/images/snapshots/details/pricing: “$0.06 GiB per month for volumes”", test),
+	}
+}
+
 func callRows() []Assumption {
 	return []Assumption{
 		said("RequestsPerHour", "calls with one token in an hour", RequestsPerHour, listBalancers, "header:ratelimit-limit", "{} requests per hour"),

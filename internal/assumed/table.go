@@ -77,7 +77,7 @@ func from(system, name, meaning string, value any, source, test string) Assumpti
 // Table returns all rows, in the order of this package's files.
 func Table() []Assumption {
 	var all []Assumption
-	for _, part := range [][]Assumption{storageRows(), callRows(), refusalRows(), balancerRows(), numberRows(), otherRows(), unknownRows()} {
+	for _, part := range [][]Assumption{storageRows(), priceRows(), callRows(), refusalRows(), balancerRows(), numberRows(), otherRows(), unknownRows()} {
 		all = append(all, part...)
 	}
 	return all

@@ -131,6 +131,11 @@ func names(workloads []Workload) string {
 	return strings.Join(out, " and ")
 }
 
+// RunsCloud reports whether digitalocean-cloud-controller-manager is among workloads, be it DigitalOcean's own.
+func RunsCloud(listings []Listing) bool {
+	return slices.ContainsFunc(all(listings), func(w Workload) bool { return w.labeled(cloud) || w.runs(cloud) })
+}
+
 // Object names one in a namespace.
 type Object struct {
 	Namespace, Name string

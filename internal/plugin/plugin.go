@@ -9,6 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/agreement"
 	"github.com/mooring-dev/mooring/internal/plugin/confirm"
 	"github.com/mooring-dev/mooring/internal/plugin/doctor"
+	"github.com/mooring-dev/mooring/internal/plugin/estate"
 	"github.com/mooring-dev/mooring/internal/plugin/etcd"
 	"github.com/mooring-dev/mooring/internal/plugin/explain"
 	"github.com/mooring-dev/mooring/internal/plugin/migrate"
@@ -27,7 +28,7 @@ type Builder func(*observe.Env) *cobra.Command
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{status.New, agreement.New, topology.New, volumes.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, migrate.New, etcd.New, version.New, newCompletion}
+	return []Builder{status.New, agreement.New, topology.New, volumes.New, estate.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, migrate.New, etcd.New, version.New, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.

@@ -44,6 +44,8 @@ func allScreens() map[string]screens {
 		"plan-loadbalancer":    {screenOffline("plan", "loadbalancer", "-f", "service.yaml", "--nodes", "nodes.yaml", "--region", "nyc1"), screenOffline("plan", "loadbalancer", "-f", "bad-service.yaml", "--nodes", "nodes.yaml", "--region", "nyc1")},
 		"plan-firewall":        {screenOffline("plan", "firewall", "-f", "service.yaml", "--name", "k8s-public", "--tag", "k8s:worker"), screenOffline("plan", "firewall", "-f", "bad-service.yaml", "--name", "k8s-public", "--tag", "k8s:worker")},
 		"confirm":              {screenConfirm(waiting.List{}), screenConfirm(waitingList())},
+		"estate":               {screenEstate(false), screenEstate(true)},
+		"estate-remove":        {screenEstateRemove(false), screenEstateRemove(true)},
 		"doctor":               {screenDoctor(wellFindings()), screenDoctor(illFindings())},
 		"migrate-etcdstorage":  {screenOffline("migrate", "etcdstorage", "-f", "old.yaml"), screenOffline("migrate", "etcdstorage", "-f", "old-strange.yaml")},
 		"etcd-retained":        {screenRetained(), screenRetained([]string{"team-a", "/team-a/", "1200"}, []string{strings.Repeat("a-long-name-", 5), "/" + strings.Repeat("a-long-name-", 5) + "/", "3"})},
@@ -58,7 +60,7 @@ func noScreens() map[string]string {
 	return map[string]string{
 		"ui": "it prints an address, and shows a page", "confirm-nodes": "it prints one sentence", "confirm-machines": "it prints one sentence", "confirm-topology": "it prints one sentence",
 		"doctor-controllers": "it prints what doctor prints", "doctor-rbac": "it prints what doctor prints", "doctor-etcdstorages": "it prints what doctor prints", "doctor-volumes": "it prints what doctor prints",
-		"doctor-certificates": "it prints what doctor prints", "doctor-nodesync": "it prints what doctor prints", "doctor-routereflectors": "it prints what doctor prints",
+		"doctor-estate": "it prints what doctor prints", "doctor-certificates": "it prints what doctor prints", "doctor-nodesync": "it prints what doctor prints", "doctor-routereflectors": "it prints what doctor prints",
 		"etcd-export": "it prints data", "etcd-import": "it prints one sentence", "volumes": "its screens are in internal/volumes/testdata",
 		"node-forget": "it prints what the controller answers, whose tests have it", "restore": "it prints what the controller answers, whose tests have it",
 	}

@@ -90,12 +90,14 @@ type index struct {
 	nodes   map[string]Node
 	droplet map[int]string
 	cloud   map[string]Volume
+	// read reports whether DigitalOcean was read.
+	read bool
 	// visible reports whether DigitalOcean shows any of the cluster's volumes.
 	visible bool
 }
 
 func indexed(w World) index {
-	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}}
+	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}, read: w.Cloud.Side == (agreement.Side{})}
 	for _, c := range w.Claims {
 		x.claims[c.Name] = c
 	}
@@ -115,9 +117,6 @@ func indexed(w World) index {
 	}
 	return x
 }
-
-// read reports whether DigitalOcean was read.
-func (x index) read() bool { return x.Cloud.Side == (agreement.Side{}) }
 
 // Compare compares all volumes.
 func Compare(w World) Report {
@@ -149,9 +148,9 @@ func Compare(w World) Report {
 		r.Totals.Unclaimed += row.GiB
 	}
 	for i := range r.Volumes {
-		r.Volumes[i].judge(x.read())
+		r.Volumes[i].judge(x.read)
 	}
-	x.snapshots(&r, known)
+	x.snapshots(&r, known, tags)
 	for _, side := range []struct {
 		name string
 		side agreement.Side
@@ -271,7 +270,7 @@ func (x index) going(r *Row, v PersistentVolume) {
 
 // there reports whether DigitalOcean has a volume, and says what follows if not.
 func (x index) there(r *Row, v PersistentVolume) bool {
-	if !x.read() {
+	if !x.read {
 		return false
 	}
 	if _, ok := x.cloud[v.ID]; ok {
@@ -418,6 +417,9 @@ func (x index) waiting(c Claim) Row {
 // tags are those of clusters that volumes of this one carry.
 func (x index) tags() map[string]bool {
 	tags := map[string]bool{}
+	if x.Tag != "" {
+		tags[x.Tag] = true
+	}
 	for _, v := range x.Volumes {
 		for _, tag := range x.cloud[v.ID].Tags {
 			if strings.HasPrefix(tag, "k8s:") {
@@ -453,8 +455,8 @@ func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 }
 
 // snapshots compares snapshots of this cluster's volumes.
-func (x index) snapshots(r *Report, known map[string]bool) {
-	if !x.read() || x.Cloud.SnapshotsSide != (agreement.Side{}) {
+func (x index) snapshots(r *Report, known, tags map[string]bool) {
+	if !x.read || x.Cloud.SnapshotsSide != (agreement.Side{}) {
 		r.Totals.Snapshots = -1
 		return
 	}
@@ -463,7 +465,11 @@ func (x index) snapshots(r *Report, known map[string]bool) {
 		owned[c.Handle] = c.Handle != ""
 	}
 	for _, s := range x.Cloud.Snapshots {
-		if !known[s.Volume] && !owned[s.ID] {
+		ours := known[s.Volume] || owned[s.ID]
+		for _, tag := range s.Tags {
+			ours = ours || tags[tag]
+		}
+		if !ours {
 			continue // another cluster's, or one of a volume that is gone: nobody can say
 		}
 		r.Totals.Snapshots += s.GiB
@@ -475,8 +481,15 @@ func (x index) snapshots(r *Report, known map[string]bool) {
 	}
 }
 
+// clonePrefix begins the name of the snapshot by way of which the driver makes a volume from another one; the volume's
+// name follows (CloneSnapshot of package docloud/volume).
+const clonePrefix = "clone-"
+
 // nobodys is what to say of a snapshot that no VolumeSnapshotContent has.
 func (x index) nobodys(s Snapshot) agreement.Finding {
+	if i := slices.IndexFunc(x.Claims, func(c Claim) bool { return c.Volume == "" && s.Name == clonePrefix+"pvc-"+c.UID }); i >= 0 {
+		return agreement.Finding{Verdict: agreement.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
+	}
 	f := agreement.Finding{Verdict: agreement.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
 	switch {
 	case x.ContentsSide.NotAsked != "":

@@ -286,6 +286,22 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
+// A snapshot with the cluster's tag is the cluster's although its volume is gone; that of a clone belongs to the claim that waits for the clone.
+func TestSnapshotsOfClones(t *testing.T) {
+	t.Parallel()
+	w := well()
+	w.Tag = "k8s:mine"
+	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "s1", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:mine"}}, {ID: "s2", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:theirs"}}}
+	r := volumes.Compare(w)
+	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s1" || r.Snapshots[0].Verdict != agreement.Disagree {
+		t.Errorf("%+v", r)
+	}
+	w.Claims = append(w.Claims, volumes.Claim{Name: "shop/copy", UID: "u9", Created: now.Add(-time.Hour)})
+	if r := volumes.Compare(w); r.Snapshots[0].Verdict != agreement.Settling {
+		t.Errorf("while the claim waits: %+v", r)
+	}
+}
+
 // crowd is one of each.
 func crowd() volumes.World {
 	w := well()

@@ -17,7 +17,9 @@ const Description = "Created by DigitalOcean CSI driver"
 
 // World is what each side said. The order of its lists does not matter. Kubernetes' lists have been read wholly.
 type World struct {
-	Now         time.Time
+	Now time.Time
+	// Tag is that of the cluster's objects at DigitalOcean, "" if it is not known.
+	Tag         string
 	Volumes     []PersistentVolume
 	Claims      []Claim
 	Pods        []Pod
@@ -127,7 +129,10 @@ type Volume struct {
 type Snapshot struct {
 	ID, Name, Volume string
 	GiB              int64
-	Created          time.Time
+	// Billed is the size that is paid for, in GiB.
+	Billed  float64
+	Tags    []string
+	Created time.Time
 }
 
 // Answer is what a GET by ID came to: 404, or a failure.

@@ -38,6 +38,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/leftovers"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
@@ -267,6 +268,7 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 		TakeOverAny: e.takeOver, Domains: e.domains, Identities: instances.Identities,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
+	leftovers.NewMetrics(registry).Count(controller.Known)
 	common := provider.Common{Instances: instances, Controller: controller}
 	others := append(extras(e, client, common, gate, log, registry), e.outOfService.controller(client, instances, gate, log, registry))
 	return provider.New(gate, instances, controller, others...).Probing(client), nil

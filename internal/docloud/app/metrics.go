@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/leftovers"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
@@ -29,6 +30,7 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	balancers.NewMetrics(registry)
 	firewalls.NewMetrics(registry)
 	clustertag.NewMetrics(registry)
+	leftovers.NewMetrics(registry)
 	shutdowns.NewMetrics(registry)
 	return nil
 }

@@ -57,7 +57,7 @@ func TestOwnWritesCountMoreThanListsThatLagBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stub := &stubList{lbs: []loadbalancer.Observed{{ID: "a", Name: "old"}, {ID: "b"}}}
-		list := &balancerList{List: cached.New(stub.read, stub.current, clock.RealClock{}), clock: clock.RealClock{}, settle: 15 * time.Second, known: map[string]learned{}}
+		list := &balancerList{List: cached.New(stub.read, stub.current, clock.RealClock{}), clock: clock.RealClock{}, settle: 15 * time.Second, writes: map[string]learned{}}
 		names := func() (out []string) {
 			t.Helper()
 			all, err := list.all(t.Context(), list.Stamp(), time.Minute)

@@ -94,6 +94,17 @@ func (l *List[T]) At() time.Time {
 	return l.last.At
 }
 
+// Last returns the newest reading that succeeded, nil if there is none or another account may answer by now. It reads
+// nothing.
+func (l *List[T]) Last() *Reading[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil || l.last.Epoch != l.epoch() {
+		return nil
+	}
+	return l.last
+}
+
 // Get returns a reading that began after the stamp and is not older than age, a new one if need be; age 0 is one that begins now. However
 // many ask, one reads at a time. A failure is not kept, but for as long as nobody reads after it.
 func (l *List[T]) Get(ctx context.Context, after uint64, age time.Duration) (*Reading[T], error) {

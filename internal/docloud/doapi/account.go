@@ -32,22 +32,35 @@ func (c *Client) Account(ctx context.Context) (instance.Account, error) {
 
 // Regions returns the slugs of all regions (GET /v2/regions).
 func (c *Client) Regions(ctx context.Context) ([]string, error) {
-	var slugs []string
-	err := c.list(ctx, "v2/regions", nil, func() (any, *page, func() int) {
-		slugs = nil
+	all, err := offers(ctx, c, "v2/regions")
+	slugs := make([]string, len(all))
+	for i, one := range all {
+		slugs[i] = one.Slug
+	}
+	return slugs, err
+}
+
+// offer is a region or a size as the API writes it; only a size has a price (schemas "region" and "size").
+type offer struct {
+	Slug    string  `json:"slug"`
+	Monthly float64 `json:"price_monthly"`
+}
+
+// offers lists what DigitalOcean offers. It is all of them or an error.
+func offers(ctx context.Context, c *Client, path string) ([]offer, error) {
+	var found []offer
+	err := c.list(ctx, path, nil, func() (any, *page, func() int) {
+		found = nil
 		answer := &struct {
 			page
-			Regions []struct {
-				Slug string `json:"slug"`
-			} `json:"regions"`
+			Regions []offer `json:"regions"`
+			Sizes   []offer `json:"sizes"`
 		}{}
 		return answer, &answer.page, func() int {
-			for _, r := range answer.Regions {
-				slugs = append(slugs, r.Slug)
-			}
-			answer.Regions = nil
-			return len(slugs)
+			found = append(append(found, answer.Regions...), answer.Sizes...)
+			answer.Regions, answer.Sizes = nil, nil
+			return len(found)
 		}
 	})
-	return slugs, err
+	return found, err
 }

@@ -45,3 +45,41 @@ func TestCreateCertificate(t *testing.T) {
 		t.Errorf("%v, %v: it was not asked for twice", all, err)
 	}
 }
+
+// A certificate is read and deleted by its ID, unless a load balancer uses it; prices are those of the list of sizes.
+func TestDeleteCertificate(t *testing.T) {
+	t.Parallel()
+	cloud := digitalocean.New(digitalocean.Options{})
+	c := doapi.NewCleanup(client(t, cloud))
+	made, err := cloud.Account("").CreateCertificate(digitalocean.CertificateSpec{Name: "mooring-1", DNSNames: []string{"a.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := c.Certificate(t.Context(), made.ID); err != nil || found.Name != "mooring-1" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	balancer, err := cloud.Account("").CreateLoadBalancer(digitalocean.LoadBalancer{Name: "web", Type: "REGIONAL", ForwardingRules: []digitalocean.ForwardingRule{
+		{EntryProtocol: "https", EntryPort: 443, TargetProtocol: "http", TargetPort: 80, CertificateID: made.ID},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteCertificate(t.Context(), made.ID); !errors.Is(err, doapi.ErrForbidden) {
+		t.Errorf("one in use: %v", err)
+	}
+	if err := cloud.Account("").DeleteLoadBalancer(balancer.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteCertificate(t.Context(), made.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Certificate(t.Context(), made.ID); !errors.Is(err, doapi.ErrNotFound) {
+		t.Errorf("one that is gone: %v", err)
+	}
+	if err := c.DeleteCertificate(t.Context(), "../droplets"); !errors.Is(err, doapi.ErrNotFound) {
+		t.Errorf("an ID that is another address: %v", err)
+	}
+	if prices, err := c.Prices(t.Context()); err != nil || prices["s-1vcpu-1gb"] != 600 {
+		t.Errorf("%v, %v", prices, err)
+	}
+}

@@ -51,12 +51,16 @@ type wireSnapshot struct {
 	CreatedAt   string   `json:"created_at"`
 	Regions     []string `json:"regions"`
 	MinDiskSize int      `json:"min_disk_size"`
+	Size        float64  `json:"size_gigabytes"`
+	Tags        []string `json:"tags"`
 	ResourceID  string   `json:"resource_id"`
 }
 
 func (w wireSnapshot) translate() volume.Snapshot {
 	created, _ := time.Parse(time.RFC3339, w.CreatedAt)
-	return volume.Snapshot{ID: w.ID, Name: w.Name, Volume: w.ResourceID, Regions: w.Regions, MinSize: w.MinDiskSize, Created: created}
+	return volume.Snapshot{
+		ID: w.ID, Name: w.Name, Volume: w.ResourceID, Regions: w.Regions, MinSize: w.MinDiskSize, Size: w.Size, Tags: w.Tags, Created: created,
+	}
 }
 
 // wireAction is an action as the API writes it (schema "action").

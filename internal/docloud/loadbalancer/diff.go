@@ -213,6 +213,9 @@ func (d *differences) fixed(o Observed, r Request) {
 	}
 }
 
+// Units is the size of a load balancer, in nodes.
+func (o Observed) Units() int { return int(units(o.SizeSlug, o.SizeUnit)) }
+
 // units returns a size in units. The slugs are those of the API's description: lb-small is 1 unit, lb-medium 3, lb-large 6; nothing is 1.
 func units(slug string, unit uint32) uint32 {
 	switch {

@@ -267,7 +267,7 @@ func (s Search) refusal(o Observed) string {
 
 // doubt says what speaks against a claim to a load balancer that nobody else has, empty for nothing.
 func (s Search) doubt(o Observed, mine claim) string {
-	tag, tags := ClusterTag(s.ClusterID), clusterTags(o.Tags)
+	tag, tags := ClusterTag(s.ClusterID), ClusterTags(o.Tags)
 	own := tag != "" && slices.Contains(tags, tag)
 	switch {
 	case own && mine != none, mine == shown:
@@ -295,13 +295,9 @@ func Leftover(s Search) *Observed {
 	if tag == "" {
 		return nil
 	}
-	wanted := map[string]bool{}
-	for _, service := range append([]*corev1.Service{s.Service}, s.Others...) {
-		wanted[NameOf(service)], wanted[DefaultName(service)] = true, true
-		wanted[service.Annotations[annotation.LoadBalancerID]], wanted[heldID(service)] = true, true
-	}
+	leads := IndexLeads(append([]*corev1.Service{s.Service}, s.Others...))
 	for i, o := range s.List {
-		if !wanted[o.Name] && !wanted[o.ID] && slices.Contains(o.Tags, tag) && sameRules(o.ForwardingRules, s.Rules) {
+		if leads.To(o) == (Lead{}) && slices.Contains(o.Tags, tag) && sameRules(o.ForwardingRules, s.Rules) {
 			return &s.List[i]
 		}
 	}

@@ -91,13 +91,17 @@ func (s Search) mayBeMadeFor(o Observed) bool {
 	return leads && heldID(s.Service) == "" && !o.CreatedAt.Before(s.Service.CreationTimestamp.Time)
 }
 
-// attempted reports whether a load balancer is what a request that was recorded before it was sent has made: it has the
-// request's name, which was free then, and was made since, but not so long after that it is another's.
+// attempted reports whether a load balancer is what a request has made that is recorded for a Service.
 func (s Search) attempted(service *corev1.Service, o Observed) bool {
-	attempts := s.Attempted
-	if !s.itself(service) {
-		attempts = attemptsOf(service)
+	if s.itself(service) {
+		return madeBy(s.Attempted, o)
 	}
+	return madeBy(attemptsOf(service), o)
+}
+
+// madeBy reports whether a load balancer is what a request that was recorded before it was sent has made: it has the
+// request's name, which was free then, and was made since, but not so long after that it is another's.
+func madeBy(attempts []Attempt, o Observed) bool {
 	return slices.ContainsFunc(attempts, func(a Attempt) bool {
 		return a.Name == o.Name && a.At.Sub(o.CreatedAt) <= clocksDiffer && o.CreatedAt.Sub(a.At) <= hidden
 	})
@@ -155,7 +159,7 @@ func key(service *corev1.Service) string { return service.Namespace + "/" + serv
 
 // foreignTags returns the tags of other clusters if the load balancer does not carry this one's.
 func (s Search) foreignTags(o Observed) []string {
-	tags := clusterTags(o.Tags)
+	tags := ClusterTags(o.Tags)
 	if slices.Contains(tags, ClusterTag(s.ClusterID)) {
 		return nil
 	}

@@ -161,8 +161,8 @@ func ClusterTag(clusterID string) string {
 	return ClusterTagPrefix + clusterID
 }
 
-// clusterTags returns the tags of clusters among tags.
-func clusterTags(tags []string) []string {
+// ClusterTags returns the tags of clusters among tags.
+func ClusterTags(tags []string) []string {
 	var out []string
 	for _, tag := range tags {
 		if strings.HasPrefix(tag, ClusterTagPrefix) {

@@ -45,6 +45,9 @@ type Snapshot struct {
 	Regions          []string
 	// MinSize is the size of the volume that was copied, in GiB: what is made of it is at least as large.
 	MinSize int
+	// Size is what is billed, in GiB; Tags are nil if they were not shown.
+	Size    float64
+	Tags    []string
 	Created time.Time
 }
 

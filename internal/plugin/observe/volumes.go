@@ -240,21 +240,31 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 	return out, side
 }
 
-// volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
-func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *volumes.World) error {
+// sameAccount returns an error if the token is not of the account that the cluster's droplets are in; recorded reports
+// whether that is recorded.
+func (c *Cluster) sameAccount(ctx context.Context, client *doapi.Client) (recorded bool, err error) {
 	account, err := client.Account(ctx)
 	if err != nil {
-		return fmt.Errorf("asking for the account: %w", err)
+		return false, fmt.Errorf("asking for the account: %w", err)
 	}
 	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
 	switch {
-	case err == nil:
-		recorded := instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
-		if recorded != (instance.Account{}) && !recorded.SameOwner(account) {
-			return fmt.Errorf("the token is one of account %s, and the cluster's droplets are in account %s", account, recorded)
-		}
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	}
+	known := instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
+	if known != (instance.Account{}) && !known.SameOwner(account) {
+		return true, fmt.Errorf("the token is one of account %s, and the cluster's droplets are in account %s", account, known)
+	}
+	return known != (instance.Account{}), nil
+}
+
+// volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
+func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *volumes.World) error {
+	if _, err := c.sameAccount(ctx, client); err != nil {
+		return err
 	}
 	list, err := client.Volumes(ctx, "")
 	if err != nil {
@@ -291,7 +301,7 @@ func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *vo
 	}
 	for _, s := range snapshots {
 		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{
-			ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Created: s.Created,
+			ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Billed: s.Size, Tags: s.Tags, Created: s.Created,
 		})
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -38,6 +39,7 @@ func Parts() []Check {
 		{"rbac", "Find rights that a component needs and does not have", rightsLong, lookAtRights},
 		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not healthy", storagesLong, lookAtStorages},
 		{"volumes", "Find what keeps DigitalOcean's volumes from being attached, mounted or made", volumesLong, lookAtVolumes},
+		{estate.CheckEstate, "Find what the cluster pays for at DigitalOcean and nobody leads to", estateLong, lookAtEstate},
 		{Certificates, "Find certificates that have expired or expire soon", certificatesLong, lookAtCertificates},
 	}
 }

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package checks
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mooring-dev/mooring/internal/docloud/estate"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/plugin/observe"
+)
+
+const estateLong = `Find what this cluster has at DigitalOcean and pays for, and to which nothing in the cluster leads: load balancers, certificates, volumes and snapshots.
+"kubectl mooring estate" lists all of it, with prices, and removes what is left over.
+
+DigitalOcean is read with the token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE, as by "kubectl mooring estate". Without a token that is a note, in clusters where
+digitalocean-cloud-controller-manager runs, and nothing elsewhere.`
+
+// lookAtEstate judges what the cluster has at DigitalOcean.
+func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
+	e, err := observe.ReadEstate(ctx, x.cluster, x.clock)
+	switch {
+	case err == nil:
+		return estate.Judge(e.World).Findings()
+	case !errors.Is(err, observe.ErrNoToken):
+		return []finding.Finding{notLookedAt(estate.CheckEstate, "DigitalOcean", err)}
+	case doctor.RunsCloud(x.workloads(ctx)):
+		return []finding.Finding{{
+			Check: estate.CheckEstate, Severity: finding.Note, What: "what nobody leads to at DigitalOcean is not known: " + observe.OneLine(err),
+			Do: "set DO_ACCESS_TOKEN, and run `kubectl mooring estate`",
+		}}
+	}
+	return nil
+}
