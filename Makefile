@@ -35,7 +35,7 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/kubectl bin/kube-controllers bin/calico-cni bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
+E2E_NEEDS    := bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl bin/kube-controllers bin/calico-cni bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
 RACE         ?=
 VERSIONS     ?=
 SUITES       ?=
@@ -52,7 +52,7 @@ help: ## Show this list.
 lab: bin/lab demo-binaries ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab bin/etcd bin/kubectl build bin/gotestsum bin/testexec bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 17 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
+test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build bin/gotestsum bin/testexec bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 17 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
@@ -191,6 +191,11 @@ bin/calico-cni: go.calico-cni.mod
 bin/calicoctl: go.calicoctl.mod
 	@echo "Building calicoctl (once)"
 	@go build -modfile=$< -ldflags '-s -w' -o $@ github.com/projectcalico/calico/calicoctl/calicoctl
+	@touch $@
+
+bin/etcdctl bin/etcdutl: go.etcdutl.mod
+	@echo "Building $(@F) (once)"
+	@go build -modfile=$< -ldflags '-s -w' -o $@ go.etcd.io/etcd/$(@F)/v3
 	@touch $@
 
 bin/krew: go.krew.mod

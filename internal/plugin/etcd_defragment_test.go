@@ -6,7 +6,6 @@ package plugin_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,33 +21,8 @@ import (
 // smallCore is an etcd of three members with databases of at most 8 MiB. It returns their URLs, the processes, and a client.
 func smallCore(t *testing.T) (urls []string, members []*testkit.Process, client *clientv3.Client) {
 	t.Helper()
-	const size = 3
-	var names, peers []string
-	for i := range size {
-		urls, peers = append(urls, "http://"+testkit.FreeAddress(t)), append(peers, "http://"+testkit.FreeAddress(t))
-		names = append(names, fmt.Sprintf("m%d=%s", i, peers[i]))
-	}
-	for i := range size {
-		process := testkit.Start(t, filepath.Join(t.TempDir(), "log"), nil, testkit.Binary(t, "etcd"), fmt.Sprintf("--name=m%d", i), "--data-dir="+filepath.Join(t.TempDir(), "data"),
-			"--listen-client-urls="+urls[i], "--advertise-client-urls="+urls[i], "--listen-peer-urls="+peers[i], "--initial-advertise-peer-urls="+peers[i],
-			"--initial-cluster="+strings.Join(names, ","), "--quota-backend-bytes=8388608", "--unsafe-no-fsync", "--log-level=error")
-		t.Cleanup(process.Kill)
-		members = append(members, process)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: urls, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	testkit.Eventually(t, "the core", func() string {
-		for _, url := range urls {
-			if status, err := client.Status(t.Context(), url); err != nil || status.Leader == 0 {
-				return fmt.Sprint(url, " is not there: ", err)
-			}
-		}
-		return ""
-	})
-	return urls, members, client
+	core := testkit.NewEtcdMembers(t, "--quota-backend-bytes=8388608")
+	return core.URLs, core.Processes, core.Client
 }
 
 // fillCore overwrites a key until the core has the alarm NOSPACE.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -109,6 +110,38 @@ func (e *Etcd) Stop() { e.process.Stop() }
 func (e *Etcd) Restart(tb testing.TB) {
 	tb.Helper()
 	e.start(tb, e.Endpoint)
+}
+
+// Backup saves a snapshot with etcdctl, and returns its path.
+func (e *Etcd) Backup(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "backup.db")
+	run(tb, "etcdctl", "--endpoints="+e.Endpoint, "snapshot", "save", path)
+	return path
+}
+
+// Restore stops etcd, replaces its data by a backup with etcdutl, and starts it again on the same address. Flags are those of `etcdutl snapshot restore`;
+// with --initial-cluster-token the cluster gets another ID.
+func (e *Etcd) Restore(tb testing.TB, backup string, flags ...string) {
+	tb.Helper()
+	e.Kill()
+	data := filepath.Join(e.folder, "data")
+	if err := os.RemoveAll(data); err != nil {
+		tb.Fatal(err)
+	}
+	const peer = "http://127.0.0.1:0" // as start has it
+	run(tb, "etcdutl", append([]string{
+		"snapshot", "restore", backup, "--data-dir=" + data, "--name=default", "--initial-cluster=default=" + peer, "--initial-advertise-peer-urls=" + peer,
+	}, flags...)...)
+	e.Restart(tb)
+}
+
+// run runs a program of bin.
+func run(tb testing.TB, name string, args ...string) {
+	tb.Helper()
+	if out, err := exec.CommandContext(tb.Context(), Binary(tb, name), args...).CombinedOutput(); err != nil {
+		tb.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
 }
 
 // Revision is the store's revision: it moves with every write and with nothing else.

@@ -147,6 +147,8 @@ type cost struct {
 	list bool
 	// written are the bytes that are written.
 	written int
+	// seen is what the response is compared with; nothing for what is not linearizable.
+	seen seen
 }
 
 // admit takes the bytes of a request from its budgets, and returns how long it must wait for them.

@@ -45,17 +45,16 @@ type compaction struct {
 	record string // key in the core; "" keeps the number in memory only
 
 	mu       sync.Mutex
+	past     *past // that revision is of
 	revision int64
 	changed  chan struct{}
-	loaded   chan struct{} // closed once the record was read
-	isLoaded bool
+	isLoaded bool // the record was read
 }
 
 func newCompaction(p *Proxy) *compaction {
-	c := &compaction{p: p, revision: neverCompacted, changed: make(chan struct{}), loaded: make(chan struct{})}
+	c := &compaction{p: p, past: p.past.Load(), revision: neverCompacted, changed: make(chan struct{})}
 	if p.cfg.SystemPrefix == "" {
 		c.isLoaded = true
-		close(c.loaded)
 	} else {
 		c.record = p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName + compactRecordAfter
 	}
@@ -84,10 +83,8 @@ func (c *compaction) known() (int64, bool) {
 
 // wait returns once the record was read. While the core is away that is soon an error, as for any other RPC.
 func (c *compaction) wait(ctx context.Context) error {
-	select {
-	case <-c.loaded:
+	if _, loaded := c.known(); loaded {
 		return nil
-	default:
 	}
 	if _, _, err := c.load(ctx); err != nil {
 		return err
@@ -95,46 +92,63 @@ func (c *compaction) wait(ctx context.Context) error {
 	return nil
 }
 
-// observe takes over a revision that was read or written, if it is further than ours.
-func (c *compaction) observe(revision int64) {
+// observe takes over a revision that was read or written, if it is further than ours, and is not of a past that the core has lost.
+func (c *compaction) observe(of *past, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if of != c.past {
+		return
+	}
 	if revision > c.revision {
-		c.revision = revision
-		close(c.changed)
-		c.changed = make(chan struct{})
-		c.p.metrics.compactRevision.Set(float64(revision))
+		c.set(revision)
 	}
-	if !c.isLoaded {
-		c.isLoaded = true
-		close(c.loaded)
-	}
+	c.isLoaded = true
+}
+
+// set changes the revision; the caller holds the lock.
+func (c *compaction) set(revision int64) {
+	c.revision = revision
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.p.metrics.compactRevision.Set(float64(revision))
+}
+
+// restart forgets the revision, which the core has lost or not: its record says so. Kept in memory only, nothing is compacted any more.
+func (c *compaction) restart(after *past) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.past, c.isLoaded = after, c.record == ""
+	c.set(neverCompacted)
 }
 
 // load reads the record: its modification revision (0 when there is none) and the store's revision.
 func (c *compaction) load(ctx context.Context) (modified, current int64, err error) {
 	var answer etcdserverpb.RangeResponse
+	before := c.p.seen()
 	if err := c.p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, &etcdserverpb.RangeRequest{Key: []byte(c.record)}, &answer); err != nil {
+		return 0, 0, err
+	}
+	if err := c.p.observe(before, wireHeader(answer.Header)); err != nil {
 		return 0, 0, err
 	}
 	for _, kv := range answer.Kvs {
 		modified = kv.ModRevision
-		if err := c.read(kv); err != nil {
+		if err := c.read(before.past, kv); err != nil {
 			return 0, 0, err
 		}
 	}
-	c.observe(neverCompacted)
+	c.observe(before.past, neverCompacted)
 	return modified, answer.Header.Revision, nil
 }
 
 // read takes over a version of the record.
-func (c *compaction) read(kv *mvccpb.KeyValue) error {
+func (c *compaction) read(of *past, kv *mvccpb.KeyValue) error {
 	revision, err := strconv.ParseInt(string(kv.Value), 10, 64)
 	if err != nil {
 		c.p.log.Error(err, "The record of the tenant's compact revision cannot be read; it must be a decimal number", "record", c.record)
 		return status.Error(codes.Unavailable, "etcd-storage-proxy: the record of the tenant's compact revision cannot be read")
 	}
-	c.observe(revision)
+	c.observe(of, revision)
 	return nil
 }
 
@@ -153,6 +167,7 @@ func (p *Proxy) compact(ctx context.Context, _ *call, request []byte) ([]byte, e
 
 // advance makes revision the tenant's compact revision, with etcd's refusals, and returns the header to answer with.
 func (c *compaction) advance(ctx context.Context, revision int64) (wire.Header, error) {
+	of := c.p.past.Load()
 	if c.record == "" {
 		header, err := c.p.header(ctx)
 		if err != nil {
@@ -161,7 +176,7 @@ func (c *compaction) advance(ctx context.Context, revision int64) (wire.Header, 
 		if err := c.admissible(revision, header.Revision); err != nil {
 			return header, err
 		}
-		c.observe(revision)
+		c.observe(of, revision)
 		return header, nil
 	}
 	for range compactAttempts {
@@ -177,7 +192,7 @@ func (c *compaction) advance(ctx context.Context, revision int64) (wire.Header, 
 			return wire.Header{}, err
 		}
 		if done {
-			c.observe(revision)
+			c.observe(of, revision)
 			return header, nil
 		}
 	}
@@ -251,6 +266,7 @@ func (c *compaction) followed(ctx context.Context) bool {
 
 // watch reads changes of the record from a revision on; nil when it worked for a while.
 func (c *compaction) watch(ctx context.Context, from int64) error {
+	of := c.p.past.Load()
 	stream, err := c.p.follow(ctx)
 	if err != nil {
 		return err
@@ -281,7 +297,7 @@ func (c *compaction) watch(ctx context.Context, from int64) error {
 		}
 		for _, event := range answer.Events {
 			if event.Type == mvccpb.Event_PUT && event.Kv != nil {
-				_ = c.read(event.Kv) // it is logged; the next one may be right
+				_ = c.read(of, event.Kv) // it is logged; the next one may be right
 			}
 		}
 	}

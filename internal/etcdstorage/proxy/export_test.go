@@ -19,7 +19,7 @@ func (p *Proxy) Poison(forwardRequest, forwardAnswer, unary, stream string) {
 		case forwardRequest:
 			r.forward = &forward{request: func([]byte, []byte) ([]byte, cost, error) { panic("request") }, response: r.forward.response}
 		case forwardAnswer:
-			r.forward = &forward{request: r.forward.request, response: func([]byte, int64, []byte) ([]byte, error) { panic("answer") }}
+			r.forward = &forward{request: r.forward.request, response: func([]byte, cost, []byte) ([]byte, error) { panic("answer") }}
 		case unary:
 			r.unary = func(context.Context, *call, []byte) ([]byte, error) { panic("unary") }
 		case stream:
@@ -33,7 +33,7 @@ func (p *Proxy) Poison(forwardRequest, forwardAnswer, unary, stream string) {
 // Betray makes answers of a method break the boundary.
 func (p *Proxy) Betray(method string, err error) {
 	r := p.routes[method]
-	r.forward = &forward{request: r.forward.request, response: func(dst []byte, _ int64, _ []byte) ([]byte, error) {
+	r.forward = &forward{request: r.forward.request, response: func(dst []byte, _ cost, _ []byte) ([]byte, error) {
 		return append(dst, "secret"...), err
 	}}
 	p.routes[method] = r

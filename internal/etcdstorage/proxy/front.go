@@ -508,11 +508,11 @@ func (r *rpc) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 	r.p.read(len(message), r.cost.list)
 	if own != nil && f.inPlace {
 		r.answer = own
-		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost.state, message)
+		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost, message)
 		return
 	}
 	r.answer = h2.GetBuf(h2.MessageRoom + len(message))
-	r.answer.B, r.err = f.response(r.answer.B[:h2.MessageRoom], r.cost.state, message)
+	r.answer.B, r.err = f.response(r.answer.B[:h2.MessageRoom], r.cost, message)
 	own.MoveHold(r.answer)
 	own.Release()
 }

@@ -27,7 +27,11 @@ func (p *Proxy) rangeRequest(dst, request []byte) ([]byte, cost, error) {
 	if err == nil {
 		err = p.readable(info.Revision)
 	}
-	return out, cost{list: info.Large}, err
+	c := cost{list: info.Large}
+	if !info.Serializable {
+		c.seen = p.seen()
+	}
+	return out, c, err
 }
 
 // readable refuses what lies below the tenant's compact revision, as etcd does. The revision itself can still be read.
@@ -45,8 +49,11 @@ func (p *Proxy) readable(revision int64) error {
 	return nil
 }
 
-func (p *Proxy) rangeResponse(dst []byte, _ int64, response []byte) ([]byte, error) {
-	out, _, err := wire.AppendRangeResponse(dst, p.tenant, response)
+func (p *Proxy) rangeResponse(dst []byte, c cost, response []byte) ([]byte, error) {
+	out, info, err := wire.AppendRangeResponse(dst, p.tenant, response)
+	if err == nil {
+		err = p.observe(c.seen, info.Header)
+	}
 	return out, err
 }
 
@@ -60,7 +67,7 @@ func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
 		return out, cost{}, err
 	}
 	state, err := p.room(g)
-	return out, cost{state: state, written: len(out) - len(dst)}, err
+	return out, cost{state: state, written: len(out) - len(dst), seen: p.seen()}, err
 }
 
 // growth returns what is told of a request's puts; nil without a quota.
@@ -108,11 +115,14 @@ func (p *Proxy) sized(bytes int) error {
 	return nil
 }
 
-func (p *Proxy) putResponse(dst []byte, state int64, response []byte) ([]byte, error) {
+func (p *Proxy) putResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendPutResponse(dst, p.tenant, response)
 	if err == nil {
+		err = p.observe(c.seen, info.Header)
+	}
+	if err == nil {
 		p.changed(info)
-		p.wrote(state, true, info.Header.Revision)
+		p.wrote(c.state, true, info.Header.Revision)
 	}
 	return out, err
 }
@@ -122,11 +132,14 @@ func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, cost, error) {
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	return out, cost{list: info.PrevKV && !info.Single}, err
+	return out, cost{list: info.PrevKV && !info.Single, seen: p.seen()}, err
 }
 
-func (p *Proxy) deleteResponse(dst []byte, _ int64, response []byte) ([]byte, error) {
+func (p *Proxy) deleteResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendDeleteRangeResponse(dst, p.tenant, response)
+	if err == nil {
+		err = p.observe(c.seen, info.Header)
+	}
 	if err == nil {
 		p.changed(info)
 	}
@@ -142,13 +155,17 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 		return out, cost{}, err
 	case info.MinRevision > 0 && !loaded:
 		return out, cost{}, errNotLoaded
-	case info.ReadOnly:
-		return out, cost{list: info.Large}, nil
+	}
+	c := cost{list: info.Large}
+	if !info.Serializable {
+		c.seen = p.seen()
+	}
+	if info.ReadOnly {
+		return out, c, nil
 	}
 	if err := p.sized(len(out) - len(dst)); err != nil {
 		return out, cost{}, err
 	}
-	c := cost{list: info.Large}
 	if info.Puts > 0 {
 		c.written = len(out) - len(dst)
 	}
@@ -156,11 +173,14 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 	return out, c, err
 }
 
-func (p *Proxy) txnResponse(dst []byte, state int64, response []byte) ([]byte, error) {
+func (p *Proxy) txnResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendTxnResponse(dst, p.tenant, response)
 	if err == nil {
+		err = p.observe(c.seen, info.Header)
+	}
+	if err == nil {
 		p.changed(info)
-		p.wrote(state, info.Succeeded, info.Header.Revision)
+		p.wrote(c.state, info.Succeeded, info.Header.Revision)
 	}
 	return out, err
 }

@@ -37,7 +37,7 @@ func (p *Proxy) leaseRoutes() map[string]route {
 				dst, lease, err := wire.AppendLeaseRevoke(dst, p.tenant, request)
 				return dst, cost{state: lease}, err
 			},
-			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
+			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseRevokeResponse(dst, p.tenant, response)
 				if err == nil {
 					p.leases.revoked()
@@ -50,8 +50,8 @@ func (p *Proxy) leaseRoutes() map[string]route {
 				dst, lease, err := wire.AppendLeaseTimeToLive(dst, p.tenant, request)
 				return dst, cost{state: lease}, err
 			},
-			response: func(dst []byte, asked int64, response []byte) ([]byte, error) {
-				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked)
+			response: func(dst []byte, asked cost, response []byte) ([]byte, error) {
+				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked.state)
 				return dst, err
 			},
 		}},
@@ -60,7 +60,7 @@ func (p *Proxy) leaseRoutes() map[string]route {
 				dst, err := wire.AppendLeaseLeases(dst, p.tenant, request)
 				return dst, cost{}, err
 			},
-			response: func(dst []byte, _ int64, response []byte) ([]byte, error) {
+			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseLeasesResponse(dst, p.tenant, response)
 				return dst, err
 			},
@@ -136,6 +136,7 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 		}
 		return m, err
 	})
+	over := p.past.Load().over
 	open := requests // nil while the core's answer is awaited
 	for {
 		retired := k.retired
@@ -146,6 +147,8 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 		select {
 		case <-p.draining:
 			return errDraining
+		case <-over:
+			return errWentBack
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		case <-retired:

@@ -132,6 +132,13 @@ func (l *leaseCount) answered(err error) {
 	}
 }
 
+// restart has the leases counted again.
+func (l *leaseCount) restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = false
+}
+
 // revoked reports that a lease was revoked.
 func (l *leaseCount) revoked() {
 	l.mu.Lock()

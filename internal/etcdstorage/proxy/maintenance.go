@@ -67,10 +67,12 @@ func (p *Proxy) callCore(ctx context.Context, method string, request, response p
 func (p *Proxy) header(ctx context.Context) (wire.Header, error) {
 	var answer etcdserverpb.RangeResponse
 	request := &etcdserverpb.RangeRequest{Key: []byte(p.tenant.Prefix.String()), CountOnly: true}
+	before := p.seen()
 	if err := p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
 		return wire.Header{}, err
 	}
-	return wireHeader(answer.Header), nil
+	header := wireHeader(answer.Header)
+	return header, p.observe(before, header)
 }
 
 // Ready makes one linearizable read in the tenant's prefix, and makes sure that the tenant's compact revision is known; nil means that the proxy

@@ -25,6 +25,7 @@ type metrics struct {
 	panics          prometheus.Counter
 	dialFailures    prometheus.Counter
 	renewals        prometheus.Counter
+	wentBack        prometheus.Counter
 	compactRevision prometheus.Gauge
 	keys            prometheus.Gauge
 	bytes           prometheus.Gauge
@@ -91,6 +92,10 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		Name: "mooring_etcdstorage_proxy_core_connections_renewed_total", ConstLabels: labels,
 		Help: "Reconnections to the core etcd after the certificate or the CAs were replaced.",
 	})
+	m.wentBack = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mooring_etcdstorage_proxy_core_went_back_total", ConstLabels: labels,
+		Help: "How often the core etcd went back to a revision below one that was seen, as after a restore from a backup.",
+	})
 	m.compactRevision.Set(neverCompacted)
 	m.keys.Set(-1)
 	m.bytes.Set(-1)
@@ -100,7 +105,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	}
 	for _, c := range []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.keys, m.bytes,
-		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals,
+		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals, m.wentBack,
 	} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the proxy's metrics: %w", err)

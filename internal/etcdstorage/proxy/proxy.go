@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
@@ -127,6 +128,9 @@ type Proxy struct {
 	log        logr.Logger
 	routes     map[string]route
 	core       *core
+	past       atomic.Pointer[past]
+	restarting sync.Mutex // held while another past begins
+	hub        *watch.Hub
 	up         upstream // is core; what handlers use
 	compaction *compaction
 	ledger     *ledger
@@ -185,6 +189,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{}), readPatience: readPatience}
 	p.tenant = &p.cfg.Tenant
+	p.past.Store(&past{over: make(chan struct{})})
 	p.answers = h2.NewBudget(cfg.AnswerBytes, m.waited(limitAnswers).Inc)
 	p.mostWaitingBytes = max(cfg.AnswerBytes/waitingPart, int64(cfg.MaxRequestBytes)+requestOverhead)
 	p.ctx, p.cancel = context.WithCancel(ctx)

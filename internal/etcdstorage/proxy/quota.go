@@ -78,7 +78,7 @@ func (l *ledger) size(ctx context.Context) (int64, error) {
 		patience := time.NewTimer(usagePatience)
 		defer patience.Stop()
 		select {
-		case <-l.loaded:
+		case <-l.whenLoaded():
 		case <-patience.C:
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -100,10 +100,27 @@ func (l *ledger) wait(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-l.loaded:
+	case <-l.whenLoaded():
 		return nil
 	case <-ctx.Done():
 		return status.Error(codes.Unavailable, "etcd-storage-proxy: what the tenant stores has not been counted yet, try again")
+	}
+}
+
+// whenLoaded is closed after the first count.
+func (l *ledger) whenLoaded() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loaded
+}
+
+// restart has the tenant's keys counted again, and lets growth wait for that.
+func (l *ledger) restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered = 0
+	if l.isLoaded {
+		l.isLoaded, l.loaded = false, make(chan struct{})
 	}
 }
 
@@ -239,7 +256,8 @@ func (l *ledger) tell() {
 
 // run counts the tenant's keys once and follows them until ctx ends.
 func (l *ledger) run(ctx context.Context) {
-	pause, counted := followPauseLeast, false
+	pause := followPauseLeast
+	var counted *past // of which the keys were counted
 	for ctx.Err() == nil {
 		err := l.followed(ctx, &counted)
 		if err == nil {
@@ -256,18 +274,18 @@ func (l *ledger) run(ctx context.Context) {
 }
 
 // followed counts if need be, and follows until the watch breaks; nil when it had begun.
-func (l *ledger) followed(ctx context.Context, counted *bool) error {
+func (l *ledger) followed(ctx context.Context, counted **past) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !*counted {
-		if err := l.count(ctx); err != nil {
+	if now := l.p.past.Load(); *counted != now {
+		if err := l.count(ctx, now); err != nil {
 			return err
 		}
-		*counted = true
+		*counted = now
 	}
 	began, err := l.watch(ctx)
 	if errors.Is(err, errRecount) {
-		*counted = false
+		*counted = nil
 	}
 	if began {
 		return nil
@@ -275,8 +293,8 @@ func (l *ledger) followed(ctx context.Context, counted *bool) error {
 	return err
 }
 
-// count reads all keys as of one revision.
-func (l *ledger) count(ctx context.Context) error {
+// count reads all keys as of one revision. What it has read of a past that the core has lost meanwhile is of no use.
+func (l *ledger) count(ctx context.Context, of *past) error {
 	book := newBook()
 	var revision int64
 	prefix := len(l.p.tenant.Prefix.String())
@@ -299,6 +317,9 @@ func (l *ledger) count(ctx context.Context) error {
 	book.Advance(revision, time.Time{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.p.past.Load() != of {
+		return errRecount
+	}
 	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 	l.history.forget()               // a watch that lost its place lost it to a compaction, which all that it had seen went with
 	l.advance()
@@ -312,6 +333,7 @@ func (l *ledger) count(ctx context.Context) error {
 
 // watch follows all keys of the tenant from where the ledger is.
 func (l *ledger) watch(ctx context.Context) (began bool, err error) {
+	of := l.p.past.Load()
 	stream, err := l.p.follow(ctx)
 	if err != nil {
 		return false, err
@@ -347,6 +369,7 @@ func (l *ledger) watch(ctx context.Context) (began bool, err error) {
 		case answer.Canceled:
 			return began, fmt.Errorf("the core ended the watch of the tenant's keys (%s): %w", answer.CancelReason, io.EOF)
 		}
+		of.see(answer.GetHeader().GetRevision())
 		l.follow(&answer)
 	}
 }

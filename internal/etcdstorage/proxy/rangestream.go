@@ -54,7 +54,11 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	if s, ok := stream.(tenantStream); ok {
 		s.s.Uncounted = true // there are no more of them than seats
 	}
-	return p.rangeFrom(stream, out)
+	before := p.seen()
+	if info.Serializable {
+		before = seen{}
+	}
+	return p.rangeFrom(stream, out, before)
 }
 
 // sitForList waits for a seat of those for large answers.
@@ -81,7 +85,7 @@ func (p *Proxy) sitForList(ctx context.Context, place *seat) error {
 }
 
 // rangeFrom makes the call to the core, which ends with the stream: the core stops at its next chunk.
-func (p *Proxy) rangeFrom(stream ServerStream, request []byte) error {
+func (p *Proxy) rangeFrom(stream ServerStream, request []byte, before seen) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	core, err := p.up.Stream(ctx, etcdserverpb.KV_RangeStream_FullMethodName, stream.RequireLeader())
@@ -94,12 +98,12 @@ func (p *Proxy) rangeFrom(stream ServerStream, request []byte) error {
 	if err := core.CloseSend(); err != nil {
 		return err
 	}
-	return p.rangeChunks(core, stream)
+	return p.rangeChunks(core, stream, before)
 }
 
 // rangeChunks passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
 // withheld, and the stream ends.
-func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream) error {
+func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, before seen) error {
 	for {
 		chunk, err := core.Recv()
 		if errors.Is(err, io.EOF) {
@@ -111,7 +115,10 @@ func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream) error {
 		if err := p.budgets.readList.await(stream.Context(), float64(len(chunk)), p.metrics.waited(limitRead).Inc); err != nil {
 			return err
 		}
-		answer, _, err := wire.AppendRangeStreamResponse(chunk[:0], p.tenant, chunk)
+		answer, info, err := wire.AppendRangeStreamResponse(chunk[:0], p.tenant, chunk)
+		if err == nil && info.HasHeader {
+			err = p.observe(before, info.Header)
+		}
 		if err != nil {
 			return err
 		}

@@ -28,10 +28,10 @@ type route struct {
 //
 // Their errors: *wire.RequestError and status errors are the answer, *wire.BoundaryError is a violation of the boundary, all else is Internal.
 type forward struct {
-	// request appends the rewritten request to dst. The cost's state is handed to response.
+	// request appends the rewritten request to dst. The cost is handed to response.
 	request func(dst, request []byte) (out []byte, c cost, err error)
 	// response appends the rewritten response to dst. With inPlace, dst may end where response begins, in one array: nothing becomes longer.
-	response func(dst []byte, state int64, response []byte) (out []byte, err error)
+	response func(dst []byte, c cost, response []byte) (out []byte, err error)
 	inPlace  bool
 	// ended is called once when the core has done with the RPC, with the last state; nil if nobody needs to know. sure tells that the core has not
 	// done what was asked for unless response was called.

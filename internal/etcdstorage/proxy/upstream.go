@@ -250,10 +250,11 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 	return &coreStream{c: c, token: token, ClientStream: s}, nil
 }
 
-// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced: who follows something begins
+// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced or the core went back: who follows something begins
 // again where it was, and does not hold an old connection up. ctx must end when the stream is of no use any more.
 func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	over := p.past.Load().over
 	stream, err := p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
 	if err != nil {
 		cancel()
@@ -263,6 +264,7 @@ func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
 		defer cancel()
 		select {
 		case <-stream.Retired():
+		case <-over:
 		case <-ctx.Done():
 		}
 	}()

@@ -17,6 +17,7 @@ import (
 // watchRoutes is the one method of etcdserverpb.Watch; package watch does the work.
 func (p *Proxy) watchRoutes() map[string]route {
 	hub := p.newWatchHub()
+	p.hub = hub
 	p.background(func(ctx context.Context) {
 		<-ctx.Done()
 		hub.Close()
@@ -34,7 +35,7 @@ func (p *Proxy) newWatchHub() *watch.Hub {
 		Tenant: p.tenant,
 		Open: func(ctx context.Context, requireLeader bool) (watch.CoreStream, error) {
 			s, err := p.up.Stream(ctx, method, requireLeader)
-			return watchStream{s}, err
+			return watchStream{s, p.past.Load()}, err
 		},
 		Watches: p.cfg.Watches,
 		Pace: func(ctx context.Context) error {
@@ -50,7 +51,13 @@ func (p *Proxy) newWatchHub() *watch.Hub {
 }
 
 // watchStream is a stream to the core as package watch wants it.
-type watchStream struct{ ClientStream }
+type watchStream struct {
+	ClientStream
+	past *past
+}
+
+// Seen implements watch.CoreStream.
+func (s watchStream) Seen(revision int64) { s.past.see(revision) }
 
 // LoggedOut implements watch.CoreStream.
 func (s watchStream) LoggedOut(message string) {

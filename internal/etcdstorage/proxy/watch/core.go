@@ -125,7 +125,7 @@ func (c *core) fail(err error) {
 		return
 	}
 	c.err = err
-	c.hub.streams--
+	delete(c.hub.cores, c)
 	c.cancel()
 	if c.timer != nil {
 		c.timer.Stop()
@@ -259,6 +259,7 @@ func (c *core) waitForRoom() {
 
 // handle deals with one answer of the core.
 func (c *core) handle(p *packet) {
+	c.stream.Seen(p.Header.Revision)
 	if p.Header.Revision < c.header.Revision { // the notice of a compacted watch has none
 		p2 := p.Header
 		p2.Revision = c.header.Revision

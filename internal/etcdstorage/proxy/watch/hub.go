@@ -31,6 +31,8 @@ type ServerStream interface {
 type CoreStream interface {
 	Send(message []byte) error
 	Recv() ([]byte, error)
+	// Seen is called with the revision of each response: the member that sent it has come there.
+	Seen(revision int64)
 	// LoggedOut is called when the core refused a watch because the login that the stream was opened with is no longer good; message is etcd's.
 	LoggedOut(message string)
 	// Retired is closed when the stream's connection was replaced by a newer one, on which streams are opened from then on.
@@ -111,7 +113,7 @@ type Hub struct {
 	classes  [2]*class // without and with hasleader: the core ends the latter when it has no leader
 	sessions map[*session]struct{}
 	slow     int64
-	streams  int // open to the core
+	cores    map[*core]struct{} // streams open to the core
 
 	turns  chan struct{} // one for each private feed
 	memory memory
@@ -134,7 +136,7 @@ func New(cfg Config) *Hub {
 	defaultTo(&cfg.TotalBytes, DefaultTotalBytes)
 	defaultTo(&cfg.Turns, DefaultTurns)
 	defaultTo(&cfg.Patience, DefaultPatience)
-	h := &Hub{cfg: cfg, sessions: map[*session]struct{}{}, turns: make(chan struct{}, cfg.Turns)}
+	h := &Hub{cfg: cfg, sessions: map[*session]struct{}{}, cores: map[*core]struct{}{}, turns: make(chan struct{}, cfg.Turns)}
 	h.memory.room.L = &h.memory.mu
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for i := range h.classes {
@@ -161,6 +163,18 @@ func (h *Hub) Close() {
 	h.work.Wait()
 }
 
+// EndAll ends all sessions with an error, and all streams to the core: what they know of its revisions is of no use any more. Later sessions are served.
+func (h *Hub) EndAll(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		s.fail(err)
+	}
+	for c := range h.cores {
+		c.fail(err)
+	}
+}
+
 // Stats is what the hub holds at the moment.
 type Stats struct {
 	// Sessions are the tenant's streams, Watchers their watches, Private those of them that have a feed of their own.
@@ -177,7 +191,7 @@ type Stats struct {
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := Stats{Sessions: len(h.sessions), CoreStreams: h.streams, Bytes: h.memory.held(), Slow: h.slow}
+	st := Stats{Sessions: len(h.sessions), CoreStreams: len(h.cores), Bytes: h.memory.held(), Slow: h.slow}
 	for s := range h.sessions {
 		st.Watchers += len(s.watchers)
 		for _, w := range s.watchers {
@@ -246,7 +260,7 @@ func (h *Hub) open(ctx context.Context, cl *class, shared bool) (*core, error) {
 		wake: make(chan struct{}, 1), feeds: map[int64]*feed{}, asking: map[*session]struct{}{}, next: map[*session]struct{}{},
 	}
 	h.mu.Lock()
-	h.streams++
+	h.cores[c] = struct{}{}
 	h.mu.Unlock()
 	h.work.Add(3)
 	go c.sendLoop()

@@ -53,6 +53,9 @@ func (c coreStream) Send(m []byte) error { return c.SendMsg(&m) }
 
 func (c coreStream) LoggedOut(string) {}
 
+// Seen implements watch.CoreStream.
+func (c coreStream) Seen(int64) {}
+
 func (c coreStream) Retired() <-chan struct{} { return c.retired }
 
 func (c coreStream) Recv() ([]byte, error) {

@@ -85,6 +85,9 @@ func (s *scriptedStream) Send(m []byte) error {
 	return nil
 }
 
+// Seen implements watch.CoreStream.
+func (s *scriptedStream) Seen(int64) {}
+
 // LoggedOut implements watch.CoreStream.
 func (s *scriptedStream) LoggedOut(message string) { s.core.logouts <- message }
 
