@@ -68,6 +68,9 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	if full := is(v1alpha1.ConditionQuotaExceeded); full != nil && full.Status == metav1.ConditionTrue {
 		add(finding.Warning, full, "is at a limit of its quota", "its API server cannot write data that needs space")
 	}
+	if back := is(v1alpha1.ConditionCoreWentBack); back != nil && back.Status == metav1.ConditionTrue {
+		add(finding.Problem, back, "is on a core etcd that went back", "its API servers may show objects that are lost, and wait for revisions that come late")
+	}
 	return out
 }
 

@@ -37,6 +37,7 @@ func TestStorages(t *testing.T) {
 	unready := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Message: "no proxy serves"}
 	conflict := metav1.Condition{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Message: "the prefix is another's"}
 	full := metav1.Condition{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "10 of 10 keys"}
+	back := metav1.Condition{Type: v1alpha1.ConditionCoreWentBack, Status: metav1.ConditionTrue, Message: "restart"}
 	now := metav1.Now()
 	leaving := tenantWith("leaving", unready)
 	leaving.DeletionTimestamp = &now
@@ -45,13 +46,14 @@ func TestStorages(t *testing.T) {
 		// want are severity, place and what of each finding, in their order.
 		want []string
 	}{
-		"none":             {},
-		"well":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a"), tenantWith("b")}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 2"}},
-		"not ready":        {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready)}}, []string{"problem|EtcdStorage a|EtcdStorage a is not ready: no proxy serves"}},
-		"in conflict":      {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready, conflict)}}, []string{"problem|EtcdStorage a|EtcdStorage a is in conflict: the prefix is another's"}},
-		"at its quota":     {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a limit of its quota: 10 of 10 keys"}},
-		"being deleted":    {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 1"}},
-		"without operator": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
+		"none":                     {},
+		"well":                     {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a"), tenantWith("b")}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 2"}},
+		"not ready":                {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready)}}, []string{"problem|EtcdStorage a|EtcdStorage a is not ready: no proxy serves"}},
+		"in conflict":              {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready, conflict)}}, []string{"problem|EtcdStorage a|EtcdStorage a is in conflict: the prefix is another's"}},
+		"at its quota":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a limit of its quota: 10 of 10 keys"}},
+		"on a core that went back": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", back)}}, []string{"problem|EtcdStorage a|EtcdStorage a is on a core etcd that went back: restart"}},
+		"being deleted":            {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 1"}},
+		"without operator":         {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
 		"a full core is said once": {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("e", core("NoSpace")), tenantWith("b", core("NoSpace")), tenantWith("c", core("NoSpace")), tenantWith("d", core("NoSpace"))}},
 			[]string{"problem|the core etcd of EtcdStorage b, c, d and 1 more|the core: NoSpace"},

@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,11 +113,22 @@ func (e *Etcd) Restart(tb testing.TB) {
 	e.start(tb, e.Endpoint)
 }
 
-// Backup saves a snapshot with etcdctl, and returns its path.
+// Backup saves a snapshot as etcdctl does, and returns its path.
 func (e *Etcd) Backup(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "backup.db")
-	run(tb, "etcdctl", "--endpoints="+e.Endpoint, "snapshot", "save", path)
+	snapshot, err := e.Client.Snapshot(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = snapshot.Close() }()
+	data, err := io.ReadAll(snapshot)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		tb.Fatal(err)
+	}
 	return path
 }
 

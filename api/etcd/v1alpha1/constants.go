@@ -16,6 +16,9 @@ const (
 	// AcceptCoreAnnotation on an EtcdStorage allows binding it to another core etcd than the one in status.core.clusterID. Its value is the
 	// cluster ID of the new core in hexadecimal, as the condition Conflict shows it; other values are ignored.
 	AcceptCoreAnnotation = "etcd.mooring.dev/accept-core"
+	// RestartedAnnotation on an EtcdStorage confirms that the tenant's API servers were restarted after the core went back. Its value is the time that the
+	// condition CoreWentBack names; other values are ignored.
+	RestartedAnnotation = "etcd.mooring.dev/api-servers-restarted"
 	// Finalizer on an EtcdStorage: holds the deletion until its data is released or deleted.
 	Finalizer = "etcd.mooring.dev/storage"
 )
@@ -44,6 +47,9 @@ const (
 	// ConditionCoreHealthy: every member of the core etcd responds, has a leader and has space. If False, the operator of the core etcd has to
 	// act; Ready does not depend on it. Unknown while no member has responded.
 	ConditionCoreHealthy = "CoreHealthy"
+	// ConditionCoreWentBack: the core etcd responded with a revision below one that was seen before, as after a restore from a backup. The tenant's API servers
+	// must be restarted; Ready does not depend on it. Unknown until the operator has read what it has kept of the core.
+	ConditionCoreWentBack = "CoreWentBack"
 	// ConditionQuotaExceeded: the tenant is at a limit of spec.quota: it has all the keys or leases that it may have, or 95 % of the bytes.
 	// Unknown until the first count.
 	ConditionQuotaExceeded = "QuotaExceeded"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -21,8 +22,8 @@ import (
 const (
 	// reasonIssued of CertificatesReady=True: all certificates and bundles are in place.
 	reasonIssued = "Issued"
-	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown: certificates are not issued or delivered yet; the message says what
-	// comes first.
+	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown, CoreWentBack=Unknown: certificates are not issued or delivered yet, or
+	// the record of the core's revision was not read yet; the message says what comes first.
 	reasonPending = "Pending"
 	// reasonDeleting of Ready=False, CertificatesReady=False, ProxyReady=False, Deployed=False, RotationInProgress=False: the EtcdStorage is being
 	// deleted; the message says what it waits for.
@@ -52,6 +53,10 @@ const (
 	reasonDeployed = "Deployed"
 	// reasonFailedDeploy of Deployed=False: no proxy is ready. The reason is etcdproxy-controller's.
 	reasonFailedDeploy = "FailedDeploying"
+	// reasonWentBack of CoreWentBack=True: the core responded with a revision below one that was seen before; the message has the next step.
+	reasonWentBack = "WentBack"
+	// reasonForward of CoreWentBack=False: since the EtcdStorage was created the core did not go back, or a person has confirmed the restart.
+	reasonForward = "NotSeen"
 	// reasonWriteFailed of Ready=False, CertificatesReady=False, CoreReachable=False, Deployed=False: a write that belongs to the condition failed; the
 	// message has the error.
 	reasonWriteFailed = "WriteFailed"
@@ -75,7 +80,7 @@ func unknown(reason, message string) verdict {
 func conditionKinds() []string {
 	return []string{
 		v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionQuotaExceeded,
-		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy,
+		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionCoreWentBack,
 	}
 }
 
@@ -127,8 +132,12 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 		{v1alpha1.ConditionDeployed, failed.instead(v1alpha1.ConditionDeployed, deployed)},
 		{v1alpha1.ConditionRotationInProgress, rotation(s, plan)},
 		{v1alpha1.ConditionCoreHealthy, healthy(s)},
+		{v1alpha1.ConditionCoreWentBack, wentBack(s)},
 		{v1alpha1.ConditionQuotaExceeded, quota(s.world.Storage.Spec.Quota, is.Usage)},
 	} {
+		if c.v.reason == reasonPending && c.kind == v1alpha1.ConditionCoreWentBack && meta.FindStatusCondition(is.Conditions, c.kind) != nil {
+			continue // what an operator before this one knew still holds
+		}
 		conditions.Set(&is.Conditions, metav1.Condition{
 			Type: c.kind, Status: c.v.status, Reason: c.v.reason, Message: c.v.message, ObservedGeneration: s.object.GetGeneration(),
 		}, s.world.Now)
@@ -276,6 +285,17 @@ func healthy(s *scene) verdict {
 	default:
 		return no(string(reason), message)
 	}
+}
+
+// wentBack is the condition CoreWentBack. It does not stand in the way of Ready: what there is to do is not the operator's to do.
+func wentBack(s *scene) verdict {
+	switch {
+	case s.record == nil:
+		return unknown(reasonPending, "the record of the core's revision has not been read yet")
+	case s.record.WentBack.Concerns(&s.world.Storage):
+		return yes(reasonWentBack, s.record.WentBack.Message(s.world.Storage.Name))
+	}
+	return no(reasonForward, "")
 }
 
 // fullPercent is the part of spec.quota.bytes from which on a tenant counts as being at its limit: what is refused depends on the size of what it

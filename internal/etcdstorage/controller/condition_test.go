@@ -43,7 +43,7 @@ func serving(t *testing.T) *sight {
 		t.Fatal(err)
 	}
 	out := &sight{
-		s: &scene{object: &unstructured.Unstructured{Object: content}},
+		s: &scene{object: &unstructured.Unstructured{Object: content}, record: &operator.CoreRecord{}},
 		plan: operator.Plan{Certificates: []operator.Certificates{
 			{Purpose: pki.Serving, Decision: pki.Decision{Issuer: 1}}, {Purpose: pki.Client, Decision: pki.Decision{Issuer: 1}},
 		}},
@@ -181,6 +181,11 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CoreHealthy", "False", "MemberUnreachable", "https://core:2379", func(g *sight) { g.s.health.Members[0].Problem = "away" }},
 		{"CoreHealthy", "False", "NearlyFull", "has 90 % of its quota, 0 % in use", func(g *sight) { g.s.health.Members[0].Size = 900 }},
 		{"Ready", "True", "Ready", "", func(g *sight) { g.s.health.NoSpace = []string{"a1"} }},
+		{"CoreWentBack", "False", "NotSeen", "", func(*sight) {}},
+		{"CoreWentBack", "True", "WentBack", "from revision 9 to 4, noticed at 2026-11-21T03:00:00Z", func(g *sight) {
+			g.s.record.WentBack = &operator.WentBack{At: g.s.world.Now, From: 9, To: 4}
+		}},
+		{"CoreWentBack", "Unknown", "Pending", "has not been read yet", func(g *sight) { g.s.record = nil }},
 		{"QuotaExceeded", "False", "WithinQuota", "spec.quota does not limit storage", func(*sight) {}},
 		{"QuotaExceeded", "False", "WithinQuota", "", func(g *sight) { g.bounded(); g.stores("94Mi", 999, 9) }},
 		{"QuotaExceeded", "True", "Exceeded", "the tenant stores 1000 keys of 1000; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise spec.quota.keys",
@@ -284,7 +289,7 @@ func TestTheSeriesOfATenant(t *testing.T) {
 	}
 	want := map[string]float64{
 		"condition a Ready": 1, "condition a CertificatesReady": 1, "condition a ProxyReady": 1, "condition a CoreReachable": 1, "condition a QuotaExceeded": 0,
-		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "condition a CoreHealthy": 1, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
+		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "condition a CoreHealthy": 1, "condition a CoreWentBack": 0, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
 		"bytes a": 2 << 20, "leases a": 3, "quota bytes a": 100 << 20, "quota keys a": 1000, "quota leases a": 10, "certificate_not_after_timestamp_seconds serving a": 1000,
 	}
 	if got := series(); !maps.Equal(got, want) {

@@ -92,6 +92,8 @@ type Reconciler struct {
 	mu    sync.Mutex          // guards what follows
 	usage map[string]measured // by the EtcdStorage's name
 	cores map[string]string   // cluster IDs of the cores that they are bound to, by the same
+	// record is what is kept of the core outside of the core; nil before it was read.
+	record *operator.CoreRecord
 	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
 	lackedCore time.Time
 

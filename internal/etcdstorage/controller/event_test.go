@@ -54,6 +54,8 @@ func TestEventsOfConditions(t *testing.T) {
 		{"Conflict", "", "True", "ForeignObject", true},
 		{"Conflict", "True", "True", "PrefixTaken", true}, // for another reason
 		{"Conflict", "True", "False", "NoConflict", false},
+		{"CoreWentBack", "False", "True", "WentBack", true},
+		{"CoreWentBack", "True", "False", "NotSeen", false},
 		{"QuotaExceeded", "False", "True", "Exceeded", true},
 		{"QuotaExceeded", "True", "False", "WithinQuota", false},
 		{"QuotaExceeded", "True", "Unknown", "InvalidSpec", false},

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -32,11 +31,13 @@ type versions map[string]string
 // glance glances for as long as the manager runs.
 func (r *Reconciler) glance(ctx context.Context) error {
 	seen := map[types.UID]versions{}
+	r.watchCoreOnce(ctx) // what was kept is needed at once
 	for r.Timing.Glance > 0 {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.Clock.After(r.Timing.Glance):
+			r.watchCoreOnce(ctx)
 			seen = r.glanceOnce(ctx, seen)
 		}
 	}
@@ -48,11 +49,8 @@ const credentialsKey types.UID = ""
 
 // glanceOnce compares with the versions that were seen last, and returns the current ones. An object that cannot be read counts as unchanged.
 func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions) map[types.UID]versions {
-	list := &unstructured.UnstructuredList{}
-	gvk := StorageKind()
-	gvk.Kind += "List"
-	list.SetGroupVersionKind(gvk)
-	if err := r.Reader.List(ctx, list); err != nil {
+	list, err := r.storages(ctx)
+	if err != nil {
 		return seen
 	}
 	shared := versions{}

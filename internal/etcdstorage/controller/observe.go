@@ -34,11 +34,13 @@ type scene struct {
 	// health is that of the core, which all EtcdStorages share.
 	health operator.Health
 	core   *core.Client
+	// record is what is kept of the core's revision; nil before it was read.
+	record *operator.CoreRecord
 }
 
 // observe reads all that concerns an EtcdStorage; nil if there is none.
 func (r *Reconciler) observe(ctx context.Context, name string, answers map[string]string) (*scene, error) {
-	s := &scene{object: &unstructured.Unstructured{}}
+	s := &scene{object: &unstructured.Unstructured{}, record: r.coreHistory(ctx)}
 	s.object.SetGroupVersionKind(StorageKind())
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, s.object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -70,12 +72,9 @@ func typed(o *unstructured.Unstructured) (*v1alpha1.EtcdStorage, error) {
 }
 
 func (r *Reconciler) readOthers(ctx context.Context, s *scene) error {
-	list := &unstructured.UnstructuredList{}
-	gvk := StorageKind()
-	gvk.Kind += "List"
-	list.SetGroupVersionKind(gvk)
-	if err := r.Reader.List(ctx, list); err != nil {
-		return fmt.Errorf("listing EtcdStorages: %w", err)
+	list, err := r.storages(ctx)
+	if err != nil {
+		return err
 	}
 	for _, item := range list.Items {
 		if other, err := typed(&item); err == nil && item.GetUID() != s.object.GetUID() {

@@ -64,11 +64,8 @@ func (r *Reconciler) measure(ctx context.Context) error {
 			return nil
 		case <-r.Clock.After(r.Timing.Measure):
 		}
-		list := &unstructured.UnstructuredList{}
-		gvk := StorageKind()
-		gvk.Kind += "List"
-		list.SetGroupVersionKind(gvk)
-		if err := r.Reader.List(ctx, list); err != nil {
+		list, err := r.storages(ctx)
+		if err != nil {
 			continue
 		}
 		for _, item := range list.Items {

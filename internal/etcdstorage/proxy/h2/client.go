@@ -402,7 +402,7 @@ func (c *Conn) onData(s *stream, payload []byte, end bool, b *Batch) error {
 		failure = call.unaryData(payload, b)
 	}
 	if failure == nil && end {
-		failure = &Status{Code: codes.Internal, Message: notGRPC} // a call ends with trailers
+		failure = &Status{Code: codes.Unavailable, Message: notGRPC} // a call ends with trailers
 	}
 	if failure != nil && c.t.reset(s, Cancel, b) {
 		c.over(s, b, *failure)
@@ -427,7 +427,7 @@ func (c *clientCall) unaryData(payload []byte, b *Batch) *Status {
 		}
 		if c.answered {
 			own.Release()
-			return &Status{Code: codes.Internal, Message: notGRPC}
+			return &Status{Code: codes.Unavailable, Message: notGRPC}
 		}
 		payload, c.answered = rest, true
 		if own != nil && c.claimed {
@@ -441,7 +441,7 @@ func (c *clientCall) unaryData(payload []byte, b *Batch) *Status {
 	return nil
 }
 
-// Texts for the tenant. They name no addresses.
+// Texts for the tenant, all of Unavailable: a core that starts or ends may respond with anything, and a client of etcd tries again. They name no addresses.
 const (
 	unreachable = "etcd-storage-proxy: the core etcd is unreachable"
 	lost        = "etcd-storage-proxy: the connection to the core etcd was lost"
@@ -477,7 +477,7 @@ func (c *Conn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, b *Bat
 func (c *Conn) finish(s *stream, b *Batch, status Status) {
 	call := s.owner.(*clientCall) //nolint:forcetypeassert // as above
 	if status.OK() && call.inbox == nil && !call.answered {
-		status = Status{Code: codes.Internal, Message: notGRPC}
+		status = Status{Code: codes.Unavailable, Message: notGRPC}
 	}
 	t := c.t
 	t.mu.Lock()

@@ -121,14 +121,14 @@ func TestBadAnswers(t *testing.T) {
 		"an error before the request has ended": {h2.Status{Code: codes.OutOfRange}, "", func(p *peer, id uint32) {
 			p.headers(id, p.encode(append(head, "grpc-status", "11")...), true)
 		}},
-		"OK without a message": {h2.Status{Code: codes.Internal, Message: notGRPC}, "", func(p *peer, id uint32) {
+		"OK without a message": {h2.Status{Code: codes.Unavailable, Message: notGRPC}, "", func(p *peer, id uint32) {
 			p.headers(id, p.encode(append(head, "grpc-status", "0")...), true)
 		}},
-		"two messages": {h2.Status{Code: codes.Internal, Message: notGRPC}, "hello", func(p *peer, id uint32) {
+		"two messages": {h2.Status{Code: codes.Unavailable, Message: notGRPC}, "hello", func(p *peer, id uint32) {
 			p.headers(id, p.encode(head...), false)
 			_ = p.WriteData(id, false, append(message("hello"), message("again")...))
 		}},
-		"an end without trailers": {h2.Status{Code: codes.Internal, Message: notGRPC}, "hello", func(p *peer, id uint32) {
+		"an end without trailers": {h2.Status{Code: codes.Unavailable, Message: notGRPC}, "hello", func(p *peer, id uint32) {
 			p.headers(id, p.encode(head...), false)
 			_ = p.WriteData(id, true, message("hello"))
 		}},

@@ -72,7 +72,7 @@ func TestAnswers(t *testing.T) {
 		text string
 	}{
 		"/test/fail":   {codes.OutOfRange, "ünfit: 100%\nof it"},
-		"/test/silent": {codes.Internal, "etcd-storage-proxy: the core etcd answered with something else than gRPC"},
+		"/test/silent": {codes.Unavailable, "etcd-storage-proxy: the core etcd answered with something else than gRPC"},
 		"/test/other":  {codes.Unimplemented, "no such method"},
 		"/test/panic":  {codes.Internal, "contained"},
 		"/test/panics": {codes.Internal, "contained"},
