@@ -125,6 +125,7 @@ func TestEtcdStorageRules(t *testing.T) {
 		{"{memory: {request: 300Mi, limit: 1Gi}}", "{memory: {request: 2Gi, limit: 1Gi}}", "spec.memory.request: must not be more than spec.memory.limit"},
 		{"{topologySpread: {keys: [rack], whenUnsatisfiable: DoNotSchedule}}", "{topologySpread: {keys: [rack, rack]}}", `Duplicate value: "rack"`},
 		{"{networkPolicy: {enabled: false}}", "{networkPolicy: {enabled: false, clientNamespaces: [a]}}", "spec.networkPolicy: with enabled false the other fields mean nothing; drop them"},
+		{"{topologySpread: {keys: [topology.kubernetes.io/zone, rack]}}", "{topologySpread: {keys: ['not a label!']}}", "spec.topologySpread.keys: must be names of node labels, such as topology.kubernetes.io/zone"},
 		{"{networkPolicy: {clientCIDRs: [10.0.0.0/8, 'fd00::/64']}}", "{networkPolicy: {clientCIDRs: [10.0.0.0]}}", "spec.networkPolicy.clientCIDRs: must be networks, such as 10.0.0.0/8"},
 		{"{networkPolicy: {clientNamespaces: [a]}}", "{networkPolicy: {clientNamespaces: [A]}}", "spec.networkPolicy.clientNamespaces[0] in body should match"},
 		{"{caCertConfigMap: [{name: a.b, namespace: c}]}", "{caCertConfigMap: [{name: a, namespace: c.d}]}", "spec.caCertConfigMap[0].namespace in body should match"},

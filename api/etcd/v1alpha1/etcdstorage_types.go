@@ -306,7 +306,7 @@ type TopologySpread struct {
 	// +kubebuilder:default={"topology.kubernetes.io/zone","kubernetes.io/hostname"}
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="spec.topologySpread.keys: must be names of node labels, such as topology.kubernetes.io/zone"
 	// +listType=set
 	// +optional
 	Keys []string `json:"keys"`

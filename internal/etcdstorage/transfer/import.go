@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -108,6 +109,9 @@ func (i *importer) part(ctx context.Context, kvs []KV) error {
 	}
 	for len(missing) > 0 {
 		answer, err := i.create(ctx, missing)
+		if tooLarge(err) {
+			return i.smaller(ctx, missing)
+		}
 		if err != nil {
 			return Explain(err)
 		}
@@ -125,6 +129,71 @@ func (i *importer) part(ctx context.Context, kvs []KV) error {
 	return nil
 }
 
+// smaller writes keys that are too large for one transaction, which names each key three times: halves of them, and in the end one alone.
+func (i *importer) smaller(ctx context.Context, kvs []KV) error {
+	if len(kvs) == 1 {
+		return Explain(i.alone(ctx, kvs[0]))
+	}
+	half := len(kvs) / 2
+	if err := i.part(ctx, kvs[:half]); err != nil {
+		return err
+	}
+	return i.part(ctx, kvs[half:])
+}
+
+// alone writes a key whose value fits a put, as the tenant has stored it, and no transaction around it. That the key is not there is seen before, and that
+// nobody else has written it meanwhile is seen afterwards.
+func (i *importer) alone(ctx context.Context, kv KV) error {
+	there, err := i.read(ctx, kv)
+	if err != nil {
+		return err
+	}
+	if there != nil {
+		if !bytes.Equal(there.Value, kv.Value) {
+			return otherValue(kv)
+		}
+		i.out.Present++
+		return nil
+	}
+	txn, err := i.transaction(ctx, []KV{kv})
+	if err != nil {
+		return err
+	}
+	if err := try(ctx, func(ctx context.Context) error {
+		_, err := i.t.KV.Do(ctx, txn.puts[0])
+		return err
+	}); err != nil {
+		return fmt.Errorf("writing key %s: %w", quote(kv.Key), err)
+	}
+	if there, err = i.read(ctx, kv); err != nil {
+		return err
+	}
+	if there == nil || !bytes.Equal(there.Value, kv.Value) {
+		return otherValue(kv)
+	}
+	i.out.Written++
+	return nil
+}
+
+// read reads a key of the tenant; nil if it is not there.
+func (i *importer) read(ctx context.Context, kv KV) (there *mvccpb.KeyValue, err error) {
+	err = try(ctx, func(ctx context.Context) error {
+		answer, err := i.t.KV.Get(ctx, i.t.key(kv.Key))
+		if err == nil && len(answer.Kvs) > 0 {
+			there = answer.Kvs[0]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading key %s: %w", quote(kv.Key), err)
+	}
+	return there, nil
+}
+
+func otherValue(kv KV) error {
+	return fmt.Errorf("key %s exists with another value, which is not changed: the tenant is in use, or holds other data", quote(kv.Key))
+}
+
 // compare returns how many keys are there with the value they should have, and those that are missing.
 func compare(kvs []KV, answer *clientv3.TxnResponse) (there int64, missing []KV, err error) {
 	if len(answer.Responses) != len(kvs) {
@@ -138,7 +207,7 @@ func compare(kvs []KV, answer *clientv3.TxnResponse) (there int64, missing []KV,
 		case bytes.Equal(got[0].Value, kv.Value):
 			there++
 		default:
-			return 0, nil, fmt.Errorf("key %s exists with another value, which is not changed: the tenant is in use, or holds other data", quote(kv.Key))
+			return 0, nil, otherValue(kv)
 		}
 	}
 	return there, missing, nil

@@ -106,6 +106,12 @@ func is(err, target error) bool {
 	return ok && (e.Error() == text || strings.HasPrefix(e.Error(), text+": "))
 }
 
+// tooLarge reports whether a request was refused for its size: by etcd, or by gRPC on either side, whose code is that of budgets as well.
+func tooLarge(err error) bool {
+	return is(err, rpctypes.ErrGRPCRequestTooLarge) ||
+		code(err) == codes.ResourceExhausted && !is(err, rpctypes.ErrGRPCNoSpace) && !is(err, rpctypes.ErrGRPCRequestTooManyRequests)
+}
+
 // code is the code of an error of etcd, of a proxy, or of the connection.
 func code(err error) codes.Code {
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {

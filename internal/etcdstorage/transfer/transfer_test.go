@@ -450,3 +450,47 @@ func TestALeaseThatEndsDuringImport(t *testing.T) {
 		t.Errorf("%d keys", len(got))
 	}
 }
+
+// Whatever a tenant could store can be loaded into another one: a value that fills a request, keys so long that they do not fit a transaction together, and
+// both through proxies and into the core. A second import finds all of it there, and one with another value is refused.
+func TestEverythingThatATenantCouldStore(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	a, tenant := proxied(t, etcd, "a")
+	const request = 1536 << 10 // etcd's --max-request-bytes by default
+	largest := 0
+	for size := request - 200; size < request; size++ {
+		if _, err := tenant.Put(t.Context(), "large", strings.Repeat("x", size)); err != nil {
+			break
+		}
+		largest = size
+	}
+	for i := range 60 {
+		if _, err := tenant.Put(t.Context(), fmt.Sprintf("%s-%02d", strings.Repeat("k", 12<<10), i), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if largest == 0 {
+		t.Fatal("no large value could be stored")
+	}
+	stream, _ := export(t, a)
+	want := held(t, etcd, "a")
+	b, other := proxied(t, etcd, "b")
+	for name, to := range map[string]transfer.Tenant{"b": b, "c": direct(t, etcd, "c")} {
+		if _, err := load(t.Context(), to, stream, transfer.Options{}); err != nil {
+			t.Fatal(name, err)
+		}
+		if got := held(t, etcd, name); !maps.Equal(got, want) {
+			t.Errorf("%s has %d keys of %d, or other values", name, len(got), len(want))
+		}
+		if result, err := load(t.Context(), to, stream, transfer.Options{Resume: true}); err != nil || result.Written != 0 {
+			t.Errorf("%s again: %+v, %v", name, result, err)
+		}
+	}
+	if _, err := other.Put(t.Context(), "large", "other"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t.Context(), b, stream, transfer.Options{Resume: true}); err == nil || !strings.Contains(err.Error(), "exists with another value") {
+		t.Error("over another value:", err)
+	}
+}
