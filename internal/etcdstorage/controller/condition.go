@@ -25,6 +25,8 @@ const (
 	// reasonPending of CertificatesReady=False, RotationInProgress=Unknown, CoreWentBack=Unknown: certificates are not issued or delivered yet, or
 	// the record of the core's revision was not read yet; the message says what comes first.
 	reasonPending = "Pending"
+	// reasonExpired of CertificatesReady=False: a certificate has expired before it was renewed.
+	reasonExpired = "Expired"
 	// reasonDeleting of Ready=False, CertificatesReady=False, ProxyReady=False, Deployed=False, RotationInProgress=False: the EtcdStorage is being
 	// deleted; the message says what it waits for.
 	reasonDeleting = "Deleting"
@@ -148,7 +150,7 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 // summary is Ready. A conflict stands in its way; a quota that is exceeded does not, since the operator has nothing to do about it.
 func summary(list []metav1.Condition, s *scene, plan operator.Plan, trouble string) metav1.Condition {
 	generation := s.object.GetGeneration()
-	out := conditions.Summarize(list, generation, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady)
+	out := summarize(list, generation)
 	set := func(reason, message string) metav1.Condition {
 		out.Status, out.Reason, out.Message = metav1.ConditionFalse, reason, message
 		return out
@@ -163,6 +165,11 @@ func summary(list []metav1.Condition, s *scene, plan operator.Plan, trouble stri
 		return set(reasonWriteFailed, trouble)
 	}
 	return out
+}
+
+// summarize is Ready by the conditions that it is made of.
+func summarize(list []metav1.Condition, generation int64) metav1.Condition {
+	return conditions.Summarize(list, generation, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady)
 }
 
 // roomForMessages is how many bytes of refusals a condition shows, a little less than package conditions lets pass: a command must not be cut in two.
@@ -222,6 +229,9 @@ func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 		return no(reasonWriteFailed, failed.message)
 	case len(plan.Certificates) == 0:
 		return no(reasonPending, "no CA has been created yet: the core etcd must respond first, see CoreReachable")
+	}
+	if message := expired(times(plan), s.world.Now); message != "" {
+		return no(reasonExpired, message)
 	}
 	for _, c := range plan.Certificates {
 		if len(c.Decision.Actions) > 0 {

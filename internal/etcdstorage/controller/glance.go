@@ -37,6 +37,7 @@ func (r *Reconciler) glance(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.Clock.After(r.Timing.Glance):
+			r.reportExpired(ctx) // first: what follows takes long with many tenants
 			r.watchCoreOnce(ctx)
 			seen = r.glanceOnce(ctx, seen)
 		}
