@@ -74,21 +74,23 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	return out
 }
 
-// coresOf are findings about the core: one for each condition CoreHealthy, however many EtcdStorages have it.
+// coresOf are findings about the core: one for each condition CoreHealthy or CoreOvercommitted, however many EtcdStorages have it.
 func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
 	type said struct{ reason, message string }
 	by := map[said][]string{}
 	var order []said
 	for _, s := range all {
-		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionCoreHealthy)
-		if c == nil || c.Status != metav1.ConditionFalse {
-			continue
+		for _, c := range s.Status.Conditions {
+			unhealthy := c.Type == v1alpha1.ConditionCoreHealthy && c.Status == metav1.ConditionFalse
+			if !unhealthy && (c.Type != v1alpha1.ConditionCoreOvercommitted || c.Status != metav1.ConditionTrue) {
+				continue
+			}
+			key := said{c.Reason, c.Message}
+			if by[key] == nil {
+				order = append(order, key)
+			}
+			by[key] = append(by[key], s.Name)
 		}
-		key := said{c.Reason, c.Message}
-		if by[key] == nil {
-			order = append(order, key)
-		}
-		by[key] = append(by[key], s.Name)
 	}
 	var out []finding.Finding
 	for _, key := range order {

@@ -38,6 +38,7 @@ func TestStorages(t *testing.T) {
 	conflict := metav1.Condition{Type: v1alpha1.ConditionConflict, Status: metav1.ConditionTrue, Message: "the prefix is another's"}
 	full := metav1.Condition{Type: v1alpha1.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Message: "10 of 10 keys"}
 	back := metav1.Condition{Type: v1alpha1.ConditionCoreWentBack, Status: metav1.ConditionTrue, Message: "restart"}
+	much := metav1.Condition{Type: v1alpha1.ConditionCoreOvercommitted, Status: metav1.ConditionTrue, Message: "too much"}
 	now := metav1.Now()
 	leaving := tenantWith("leaving", unready)
 	leaving.DeletionTimestamp = &now
@@ -52,8 +53,11 @@ func TestStorages(t *testing.T) {
 		"in conflict":              {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", unready, conflict)}}, []string{"problem|EtcdStorage a|EtcdStorage a is in conflict: the prefix is another's"}},
 		"at its quota":             {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", full)}}, []string{"warning|EtcdStorage a|EtcdStorage a is at a limit of its quota: 10 of 10 keys"}},
 		"on a core that went back": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", back)}}, []string{"problem|EtcdStorage a|EtcdStorage a is on a core etcd that went back: restart"}},
-		"being deleted":            {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 1"}},
-		"without operator":         {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
+		"on a core that has promised too much": {
+			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", much), tenantWith("b", much)}}, []string{"warning|the core etcd of EtcdStorage a, b|too much"},
+		},
+		"being deleted":    {StorageEvidence{Storages: []v1alpha1.EtcdStorage{leaving}}, []string{"ok||EtcdStorages that are ready, on a healthy core etcd: 1"}},
+		"without operator": {StorageEvidence{Storages: []v1alpha1.EtcdStorage{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []string{"warning|EtcdStorage a|EtcdStorage a has no conditions"}},
 		"a full core is said once": {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("e", core("NoSpace")), tenantWith("b", core("NoSpace")), tenantWith("c", core("NoSpace")), tenantWith("d", core("NoSpace"))}},
 			[]string{"problem|the core etcd of EtcdStorage b, c, d and 1 more|the core: NoSpace"},

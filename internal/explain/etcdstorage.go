@@ -65,7 +65,7 @@ func (e EtcdStorageEvidence) tenant() Section {
 func order() []string {
 	return []string{
 		readyCondition, v1alpha1.ConditionConflict, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady,
-		v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
+		v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionCoreOvercommitted, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
 	}
 }
 
@@ -88,6 +88,8 @@ func sentences(kind string) (yes, no, unknown string) {
 		return "it is deployed", "it is not deployed", "whether it is deployed is not known"
 	case v1alpha1.ConditionCoreWentBack:
 		return "the core etcd went back to an earlier revision", "the core etcd did not go back to an earlier revision", "whether the core etcd went back is not known"
+	case v1alpha1.ConditionCoreOvercommitted:
+		return "the core etcd has promised its tenants more than it has", "what the core etcd has promised its tenants fits", "what the core etcd may promise its tenants is unknown"
 	case v1alpha1.ConditionQuotaExceeded:
 		return "it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"
 	case v1alpha1.ConditionRotationInProgress:
@@ -132,7 +134,7 @@ func (e EtcdStorageEvidence) conditions() Section {
 // way of knowing.
 func bad(c metav1.Condition) bool {
 	switch c.Type {
-	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionCoreWentBack:
+	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionCoreOvercommitted:
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionCoreHealthy:
 		return c.Status == metav1.ConditionFalse

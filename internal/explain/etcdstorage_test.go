@@ -83,6 +83,7 @@ func TestConditionsInWords(t *testing.T) {
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},
 		v1alpha1.ConditionCoreWentBack:          {"!the core etcd went back to an earlier revision", "the core etcd did not go back to an earlier revision", "whether the core etcd went back is not known"},
+		v1alpha1.ConditionCoreOvercommitted:     {"!the core etcd has promised its tenants more than it has", "what the core etcd has promised its tenants fits", "what the core etcd may promise its tenants is unknown"},
 		v1alpha1.ConditionQuotaExceeded:         {"!it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"},
 		v1alpha1.ConditionRotationInProgress:    {"two generations of a CA are trusted", "no CA is being replaced", "there is no CA yet"},
 		"AnythingThatANewerOperatorHasToTellUs": {"it holds", "it does not hold", "it is not known"},

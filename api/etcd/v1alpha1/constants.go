@@ -50,6 +50,9 @@ const (
 	// ConditionCoreWentBack: the core etcd responded with a revision below one that was seen before, as after a restore from a backup. The tenant's API servers
 	// must be restarted; Ready does not depend on it. Unknown until the operator has read what it has kept of the core.
 	ConditionCoreWentBack = "CoreWentBack"
+	// ConditionCoreOvercommitted: the tenants of the core may together store, and write between two compactions, more than the quota of its smallest member. If
+	// they do, the core refuses the writes of all. Ready does not depend on it. Unknown while no member has reported its quota.
+	ConditionCoreOvercommitted = "CoreOvercommitted"
 	// ConditionQuotaExceeded: the tenant is at a limit of spec.quota: it has all the keys or leases that it may have, or 95 % of the bytes.
 	// Unknown until the first count.
 	ConditionQuotaExceeded = "QuotaExceeded"

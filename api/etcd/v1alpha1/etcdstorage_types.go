@@ -376,7 +376,7 @@ type EtcdStorageStatus struct {
 	// certificates says when they end.
 	// +optional
 	Certificates *CertificateTimes `json:"certificates,omitempty"`
-	// conditions are Ready, CertificatesReady, ProxyReady, CoreReachable, CoreHealthy, CoreWentBack, QuotaExceeded, RotationInProgress, Conflict and Deployed.
+	// conditions are Ready, CertificatesReady, ProxyReady, CoreReachable, CoreHealthy, CoreWentBack, CoreOvercommitted, QuotaExceeded, RotationInProgress, Conflict and Deployed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

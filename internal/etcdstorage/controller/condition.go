@@ -59,6 +59,9 @@ const (
 	reasonWentBack = "WentBack"
 	// reasonForward of CoreWentBack=False: since the EtcdStorage was created the core did not go back, or a person has confirmed the restart.
 	reasonForward = "NotSeen"
+	// reasonFits of CoreOvercommitted=False: what the tenants of the core may store and write fits its smallest member; those without a bound of bytes are not
+	// counted, and the message has their number.
+	reasonFits = "Fits"
 	// reasonWriteFailed of Ready=False, CertificatesReady=False, CoreReachable=False, Deployed=False: a write that belongs to the condition failed; the
 	// message has the error.
 	reasonWriteFailed = "WriteFailed"
@@ -83,6 +86,7 @@ func conditionKinds() []string {
 	return []string{
 		v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionQuotaExceeded,
 		v1alpha1.ConditionRotationInProgress, v1alpha1.ConditionConflict, v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionCoreWentBack,
+		v1alpha1.ConditionCoreOvercommitted,
 	}
 }
 
@@ -135,6 +139,7 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 		{v1alpha1.ConditionRotationInProgress, rotation(s, plan)},
 		{v1alpha1.ConditionCoreHealthy, healthy(s)},
 		{v1alpha1.ConditionCoreWentBack, wentBack(s)},
+		{v1alpha1.ConditionCoreOvercommitted, overcommitted(s)},
 		{v1alpha1.ConditionQuotaExceeded, quota(s.world.Storage.Spec.Quota, is.Usage)},
 	} {
 		if c.v.reason == reasonPending && c.kind == v1alpha1.ConditionCoreWentBack && meta.FindStatusCondition(is.Conditions, c.kind) != nil {
@@ -218,7 +223,7 @@ func reachable(s *scene, plan operator.Plan) verdict {
 
 func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 	if found := some(plan, operator.ReasonMissingPermission, operator.ReasonMissingObject, operator.ReasonDestination, operator.ReasonDestinationTaken,
-		operator.ReasonForeignCore, operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonNoCertManager,
+		operator.ReasonForeignCore, operator.ReasonForeignObject, operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonCoreOvercommitted, operator.ReasonNoCertManager,
 		operator.ReasonIssuerNotReady, operator.ReasonUnusableCA); len(found) > 0 {
 		return no(string(found[0].Reason), join(found))
 	}
@@ -307,6 +312,23 @@ func wentBack(s *scene) verdict {
 	}
 	return no(reasonForward, "")
 }
+
+// overcommitted is the condition CoreOvercommitted. It does not stand in the way of Ready: the tenants may need less than they may have.
+func overcommitted(s *scene) verdict {
+	p := s.world.Promises()
+	switch {
+	case s.world.Core.Problem != "" || p.Quota == 0:
+		return unknown(string(operator.ReasonNotObserved), "the quota of the core etcd's members is unknown: none has responded, or they are older than etcd 3.6")
+	case p.Exceed(wholeQuota):
+		return yes(string(operator.ReasonCoreOvercommitted), p.Message())
+	case p.Unbounded > 0:
+		return no(reasonFits, fmt.Sprintf("tenants without spec.quota.bytes, which are not counted: %d", p.Unbounded))
+	}
+	return no(reasonFits, "")
+}
+
+// wholeQuota is all of a member's quota, in percent.
+const wholeQuota = 100
 
 // fullPercent is the part of spec.quota.bytes from which on a tenant counts as being at its limit: what is refused depends on the size of what it
 // would write next, which the operator does not see.

@@ -186,6 +186,15 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 			g.s.record.WentBack = &operator.WentBack{At: g.s.world.Now, From: 9, To: 4}
 		}},
 		{"CoreWentBack", "Unknown", "Pending", "has not been read yet", func(g *sight) { g.s.record = nil }},
+		{"CoreOvercommitted", "False", "Fits", "", func(g *sight) { g.bounded(); g.s.world.CoreQuota = 356 << 20 }},
+		{"CoreOvercommitted", "False", "Fits", "which are not counted: 1", func(g *sight) { g.s.world.CoreQuota = 256 << 20 }},
+		{"CoreOvercommitted", "True", "CoreOvercommitted", "may store and write 356Mi between two compactions, and its smallest member has a quota of 355Mi: lower spec.quota.bytes", func(g *sight) {
+			g.bounded()
+			g.s.world.CoreQuota = 355 << 20
+		}},
+		{"Ready", "True", "Ready", "", func(g *sight) { g.s.world.CoreQuota = 1 << 20 }},
+		{"CoreOvercommitted", "Unknown", "NotObserved", "older than etcd 3.6", func(*sight) {}},
+		{"CertificatesReady", "False", "CoreOvercommitted", "no room", func(g *sight) { g.refused(operator.ReasonCoreOvercommitted, "no room") }},
 		{"QuotaExceeded", "False", "WithinQuota", "spec.quota does not limit storage", func(*sight) {}},
 		{"QuotaExceeded", "False", "WithinQuota", "", func(g *sight) { g.bounded(); g.stores("94Mi", 999, 9) }},
 		{"QuotaExceeded", "True", "Exceeded", "the tenant stores 1000 keys of 1000; proxies refuse writes that need space, reads and deletes work: delete what is not needed, or raise spec.quota.keys",
@@ -289,7 +298,7 @@ func TestTheSeriesOfATenant(t *testing.T) {
 	}
 	want := map[string]float64{
 		"condition a Ready": 1, "condition a CertificatesReady": 1, "condition a ProxyReady": 1, "condition a CoreReachable": 1, "condition a QuotaExceeded": 0,
-		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "condition a CoreHealthy": 1, "condition a CoreWentBack": 0, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
+		"condition a RotationInProgress": 0, "condition a Conflict": 0, "condition a Deployed": 1, "condition a CoreHealthy": 1, "condition a CoreWentBack": 0, "condition a CoreOvercommitted": -1, "proxies_ready a": 3, "proxies_wanted a": 3, "deleting a": 0, "keys a": 7,
 		"bytes a": 2 << 20, "leases a": 3, "quota bytes a": 100 << 20, "quota keys a": 1000, "quota leases a": 10, "certificate_not_after_timestamp_seconds serving a": 1000,
 	}
 	if got := series(); !maps.Equal(got, want) {

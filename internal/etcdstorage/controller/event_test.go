@@ -56,6 +56,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"Conflict", "True", "False", "NoConflict", false},
 		{"CoreWentBack", "False", "True", "WentBack", true},
 		{"CoreWentBack", "True", "False", "NotSeen", false},
+		{"CoreOvercommitted", "False", "True", "CoreOvercommitted", true},
 		{"QuotaExceeded", "False", "True", "Exceeded", true},
 		{"QuotaExceeded", "True", "False", "WithinQuota", false},
 		{"QuotaExceeded", "True", "Unknown", "InvalidSpec", false},

@@ -166,7 +166,7 @@ func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
 		Exiting: s.object.GetDeletionTimestamp() != nil,
 	})
 	health, asked := r.Core.healthy(ctx, s.world.Now, r.Timing.fresh(), s.core)
-	s.health = health
+	s.health, s.world.CoreQuota = health, health.Quota()
 	if asked {
 		r.Metrics.core(health)
 	}

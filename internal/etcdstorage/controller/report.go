@@ -167,7 +167,7 @@ func (r *Reconciler) announce(object *unstructured.Unstructured, was, is []metav
 		}
 		bad := metav1.ConditionFalse
 		switch c.Type {
-		case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionCoreWentBack:
+		case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionCoreOvercommitted:
 			bad = metav1.ConditionTrue
 		case v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCoreHealthy:
 		case v1alpha1.ConditionDeployed:

@@ -49,6 +49,9 @@ func (w World) claim() (Step, *Refusal) {
 			w.Core.Keys, prefix, whose)
 		return Step{}, &r
 	}
+	if r := w.noRoom(); r != nil {
+		return Step{}, r
+	}
 	return Step{
 		Kind: Claim, Object: OwnersPrefix + w.Storage.Name, Reason: "the prefix has no owner yet", Replaces: replaces, Revision: w.Core.Revision,
 		Owner: Owner{

@@ -37,7 +37,7 @@ type CoreMember struct {
 const (
 	// ReasonHealthy of CoreHealthy=True: all members respond, have a leader and have space.
 	ReasonHealthy Reason = "Healthy"
-	// ReasonNotObserved of CoreHealthy=Unknown: the members were not queried yet, or none responded.
+	// ReasonNotObserved of CoreHealthy=Unknown, CoreOvercommitted=Unknown: the members were not queried yet, or none responded; or none reports its quota.
 	ReasonNotObserved Reason = "NotObserved"
 	// ReasonCorrupt of CoreHealthy=False: a member has the alarm CORRUPT.
 	ReasonCorrupt Reason = "Corrupt"
@@ -50,6 +50,16 @@ const (
 	// ReasonNearlyFull of CoreHealthy=False: the database of a member uses four fifths of its quota.
 	ReasonNearlyFull Reason = "NearlyFull"
 )
+
+// Quota is that of the smallest member; 0 if none reports one.
+func (h Health) Quota() (least int64) {
+	for _, m := range h.Members {
+		if m.Quota > 0 && (least == 0 || m.Quota < least) {
+			least = m.Quota
+		}
+	}
+	return least
+}
 
 // nearlyFullPercent is the part of a member's quota from which on there should be somebody who knows.
 const nearlyFullPercent = 80

@@ -123,6 +123,9 @@ const (
 	// ReasonExistingData of Conflict=True, CertificatesReady=False, Ready=False: the core has keys under the prefix already, and spec.adoptExistingData
 	// is not true.
 	ReasonExistingData Reason = "ExistingData"
+	// ReasonCoreOvercommitted of CoreOvercommitted=True, CertificatesReady=False, Ready=False: the tenants of the core may store and write more than the quota of
+	// its smallest member. On the last two, a new EtcdStorage is refused for it.
+	ReasonCoreOvercommitted Reason = "CoreOvercommitted"
 	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object with a required name was not created by the operator, or a
 	// destination has keys of another owner.
 	ReasonForeignObject Reason = "ForeignObject"

@@ -22,7 +22,9 @@ type World struct {
 	// Others are the cluster's other EtcdStorages.
 	Others []v1alpha1.EtcdStorage
 	Core   Core
-	Files  CoreFiles
+	// CoreQuota is the quota of the core's smallest member; 0 if it is unknown.
+	CoreQuota int64
+	Files     CoreFiles
 	// Objects are those in the operator's namespace that have one of the names which the EtcdStorage uses.
 	Objects []Object
 	// Destinations are the tenant's ConfigMaps and Secrets that the spec names.
@@ -56,6 +58,8 @@ type Settings struct {
 	UserRotation time.Duration
 	// QuotaBytes is the bound of bytes of a tenant whose spec.quota.bytes is not set; 0 for none.
 	QuotaBytes int64
+	// OvercommitPercent is the part of the smallest member's quota that tenants may be promised together before others are refused; 0 for no bound.
+	OvercommitPercent int64
 	// Cluster is the UID of the cluster, so that two clusters on one core do not take each other's tenants for their own.
 	Cluster string
 	// User is the operator's own name in Kubernetes, for the commands that grant it rights.

@@ -103,6 +103,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How long the core's history is kept before the operator compacts it; 1m to 24h. 0 leaves compaction to the core (etcd's --auto-compaction-retention).")
 	fs.StringVar(&o.quotaBytes, "default-quota-bytes", o.quotaBytes,
 		"Limit of the storage of a tenant whose EtcdStorage does not set spec.quota.bytes, such as 128Mi; 0 means no limit. A change rolls the proxies of these tenants.")
+	fs.Int64Var(&s.OvercommitPercent, "core-overcommit-percent", s.OvercommitPercent,
+		"New EtcdStorages are refused if all tenants of the core may then store and write, between two compactions, more than this part of the quota of its smallest "+
+			"member, in percent; 0 refuses none.")
 	fs.BoolVar(&o.defragment, "core-defragment", o.defragment,
 		"Defragment the core's members, one at a time and the leader last, where half of the file or more is free, and disarm the alarm NOSPACE when all have space "+
 			"again. A member does not serve meanwhile, some seconds for each GiB.")
@@ -140,6 +143,9 @@ func (o *options) validate() error {
 		if (f.name != "" || !f.optional) && len(validation.IsDNS1123Subdomain(f.name)) > 0 {
 			errs = append(errs, fmt.Errorf("%s %q is not the name of an object", f.flag, f.name))
 		}
+	}
+	if p := o.settings.OvercommitPercent; p < 0 {
+		errs = append(errs, fmt.Errorf("--core-overcommit-percent %d: must be a part in percent, such as 100, or 0", p))
 	}
 	errs = append(errs, o.checkTiming()...)
 	return errors.Join(errs...)

@@ -84,6 +84,7 @@ func TestMistakes(t *testing.T) {
 		`--default-quota-bytes "much": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=much"},
 		`--default-quota-bytes "-1Gi": must be a size of at least 1Mi, such as 128Mi, or 0`:                   {url, "--default-quota-bytes=-1Gi"},
 		`--default-quota-bytes "1Ki": must be a size of at least 1Mi, such as 128Mi, or 0`:                    {url, "--default-quota-bytes=1Ki"},
+		`--core-overcommit-percent -1: must be a part in percent, such as 100, or 0`:                          {url, "--core-overcommit-percent=-1"},
 		`--core-history 10s: must be from 1m to 24h, or 0 if the core compacts itself`:                        {url, "--core-history=10s"},
 		`--core-user-rotation 1m0s: must be 0 or at least 10m, since every proxy is replaced in it`:           {url, "--core-user-rotation=1m"},
 		`--namespace "a.b" is not a namespace: use lower case letters, digits and '-'`:                        {url, "--namespace=a.b"},

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+)
+
+// A tenant that the core has no room for is not placed, with one sentence, until there is room; the tenants that have their place keep it, and those that are
+// not placed take none.
+func TestTheCoreIsNotPromisedTwice(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, server(t))
+	g.r.Settings.OvercommitPercent = 100
+	const half = "{quota: {bytes: 900Mi}}" // with its history, of the 2 GiB that etcd has by default
+	g.storage("first", "{deletionPolicy: Delete, quota: {bytes: 900Mi}}")
+	g.sync("first")
+	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionFalse, "Fits", "")
+	for _, name := range []string{"second", "third"} {
+		g.storage(name, half)
+		g.sync(name)
+		g.expect(name, "Ready", metav1.ConditionFalse, "CoreOvercommitted",
+			"with this one the tenants of the core etcd may store and write 2312Mi between two compactions, and its smallest member has a quota of 2Gi")
+	}
+	g.sync("first")
+	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionFalse, "Fits", "")
+
+	g.r.Settings.OvercommitPercent = 0
+	g.sync("second")
+	g.expect("second", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
+	g.sync("first")
+	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionTrue, "CoreOvercommitted", "lower spec.quota.bytes")
+	g.r.Settings.OvercommitPercent = 100
+	g.sync("second")
+	g.expect("second", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "") // it has its place
+
+	g.delete("first")
+	g.delete("second")
+	g.sync("third")
+	g.expect("third", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
+}
