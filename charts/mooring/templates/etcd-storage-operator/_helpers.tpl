@@ -15,6 +15,7 @@ Parts of etcd-storage-operator. Each takes the component's values.
   "etcd-core-admin-secret" "set etcdStorageOperator.core.adminSecret"
   "core-tenant-users" "set etcdStorageOperator.core.tenantUsers"
   "default-quota-bytes" "set etcdStorageOperator.defaultQuotaBytes"
+  "core-overcommit-percent" "set etcdStorageOperator.coreOvercommitPercent"
   "etcd-proxy-image" "set etcdStorageOperator.proxyImage"
   "metrics-cert-path" "set etcdStorageOperator.metrics.certificateSecret"
   "metrics-secure" "the Service and the ServiceMonitor expect https"
