@@ -24,6 +24,8 @@ const (
 	CalicoAffinities = "/calico/ipam/v2/host/"
 	CalicoBlocks     = "/calico/ipam/v2/assignment/"
 	CalicoHandles    = "/calico/ipam/v2/handle/"
+	// CalicoReports is where Felix keeps in etcd what it reports of itself: this, the host, and the name of the report.
+	CalicoReports = "/calico/felix/v2/no-region/host/"
 )
 
 // CalicoASNumber is the AS number of nodes unless the BGPConfiguration or the Node has another.

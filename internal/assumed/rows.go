@@ -136,6 +136,7 @@ func otherRows() []Assumption {
 		from(calico, "CalicoAffinities", "keys of block affinities in etcd", CalicoAffinities, model, "TestKeysAreCalicos"),
 		from(calico, "CalicoBlocks", "keys of address blocks in etcd", CalicoBlocks, model, "TestKeysAreCalicos"),
 		from(calico, "CalicoHandles", "keys of address handles in etcd", CalicoHandles, model, "TestKeysAreCalicos"),
+		from(calico, "CalicoReports", "keys of Felix' reports in etcd", CalicoReports, model, "TestKeysAreCalicos"),
 		from(calico, "CalicoASNumber", "AS number of nodes by default", CalicoASNumber, "Calico's reference, BGPConfiguration, asNumber: “64512”", "TestWhatTheTemplatesOfferAgainstSilence"),
 		from(bird, "HoldTime", "time that a session with a silent neighbor lasts", HoldTime,
 			"BIRD's documentation, BGP, hold time: “default: 240 seconds”; Calico's templates set none", "TestWhatTheTemplatesOfferAgainstSilence"),

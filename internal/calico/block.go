@@ -154,9 +154,19 @@ func translateBlock(b *storedBlock) (Block, error) {
 			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
 			Unknown: unknownField(b.attributes[*index]), ReleasedAt: b.releasedAt(*index),
 			VirtualMachine: b.virtualMachine(*index), AlternateHost: b.alternateHost(*index),
+			AssignedAt: assignedAt(b.Attributes[*index].AttrSecondary),
 		})
 	}
 	return block, nil
+}
+
+// assignedAt is the time that Calico's CNI plugin writes with an assignment, in the form of Go's Time.String (cni-plugin/pkg/ipamplugin).
+func assignedAt(attributes map[string]string) time.Time {
+	at, err := time.Parse("2006-01-02 15:04:05.999999999 -0700 MST", attributes[model.IPAMBlockAttributeTimestamp])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 func affineTo(b *model.AllocationBlock) string {

@@ -122,7 +122,11 @@ func (s *hostScan) addResource(kind, name, key string, value []byte, revision in
 	host, automatic := aboutHost(name, parsed)
 	if h := s.hosts[host]; h != nil {
 		h.keep(key, value, revision)
-		h.Resources = append(h.Resources, Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic})
+		resource := Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic}
+		if status, ok := parsed.(*apiv3.CalicoNodeStatus); ok {
+			resource.StatusAt = status.Status.LastUpdated.Time
+		}
+		h.Resources = append(h.Resources, resource)
 	}
 }
 

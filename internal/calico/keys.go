@@ -25,6 +25,11 @@ const (
 	handlePrefix          = assumed.CalicoHandles
 )
 
+// reportKey is where a host's Felix keeps what it last reported, for good; the report that expires is next to it.
+func reportKey(host string) string {
+	return assumed.CalicoReports + host + "/last_reported_status"
+}
+
 func nodeKey(name string) string { return nodePrefix + name }
 
 // resourcePrefixes are where the kinds stand of which an object can be about one host alone.

@@ -21,6 +21,7 @@ func TestKeysAreCalicos(t *testing.T) {
 	}
 	cases := map[string]model.Key{
 		nodeKey("n1"):                   resource(libapiv3.KindNode, "", "n1"),
+		reportKey("n1"):                 model.LastStatusReportKey{Hostname: "n1", RegionString: model.NoRegion},
 		clusterInformationKey:           resource(apiv3.KindClusterInformation, "", "default"),
 		endpointKey("ns", "n1-k8s-p-e"): resource(libapiv3.KindWorkloadEndpoint, "ns", "n1-k8s-p-e"),
 	}

@@ -145,6 +145,9 @@ func (d *KubernetesAPI) Hosts(ctx context.Context, _ int64, hostNames []string) 
 	return scan.result(), nil
 }
 
+// Reports returns none: Felix reports in etcd alone (felix/daemon, handleProcessStatusUpdate).
+func (d *KubernetesAPI) Reports(context.Context, int64, []string) ([]Report, error) { return nil, nil }
+
 // marks are the hosts' names: in an object that is about one of them, the name stands.
 func (s *hostScan) marks() [][]byte {
 	marks := make([][]byte, 0, len(s.names))

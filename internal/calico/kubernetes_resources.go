@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 )
@@ -74,13 +75,21 @@ func (s *hostScan) addCustomResource(object *customResource) {
 		s.unreadable(object)
 		return
 	}
+	var status struct {
+		Status struct {
+			LastUpdated time.Time `json:"lastUpdated"`
+		} `json:"status"`
+	}
+	if object.kind == apiv3.KindCalicoNodeStatus {
+		_ = json.Unmarshal(object.raw, &status) // what cannot be read is no sign of life
+	}
 	var peer struct{ Spec apiv3.BGPPeerSpec }
 	if object.kind == apiv3.KindBGPPeer && json.Unmarshal(object.raw, &peer) == nil {
 		s.addMention(object.metadata.Name, peer.Spec)
 	}
 	if h := s.hosts[host]; h != nil {
 		h.keep(object.key(), object.raw, revision)
-		h.Resources = append(h.Resources, Resource{Kind: object.kind, Name: object.metadata.Name, Revision: revision, Automatic: automatic})
+		h.Resources = append(h.Resources, Resource{Kind: object.kind, Name: object.metadata.Name, Revision: revision, Automatic: automatic, StatusAt: status.Status.LastUpdated})
 	}
 }
 

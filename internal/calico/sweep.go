@@ -23,6 +23,8 @@ type Sweep struct {
 	// Hosts are the names of hosts that hold an endpoint or an address of Kubernetes, or to which a block says that it is affine, sorted, whether
 	// they have a Node or not.
 	Hosts []string
+	// EndpointsWritten is, for each host with endpoints of Kubernetes, the revision of the one that was written last; empty in the kubernetes datastore.
+	EndpointsWritten map[string]int64
 	// ResourceHosts are the names of hosts that a resource is about alone, sorted. Bare-metal hosts have such resources, so that they do not show
 	// that a host was a Kubernetes Node. In the kubernetes datastore a Snapshot has them.
 	ResourceHosts []string
@@ -43,7 +45,7 @@ type Handle struct {
 // each host and eight bytes for each handle. A block that cannot be parsed may use any handle, so then no handle is an orphan.
 func (d *Etcd) Sweep(ctx context.Context, revision int64) (Sweep, error) {
 	s := newSweeping()
-	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, _ int64) { s.addEndpoint(key) },
+	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, modified int64) { s.addEndpoint(key, modified) },
 		clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
 	if err != nil {
 		return Sweep{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
@@ -69,6 +71,8 @@ func (d *Etcd) Sweep(ctx context.Context, revision int64) (Sweep, error) {
 // sweeping collects a Sweep.
 type sweeping struct {
 	hosts map[string]bool
+	// written are the revisions of the newest endpoints of hosts.
+	written map[string]*int64
 	// resourceHosts are hosts that a resource is about.
 	resourceHosts map[string]bool
 	seed          maphash.Seed
@@ -80,19 +84,22 @@ type sweeping struct {
 }
 
 func newSweeping() *sweeping {
-	return &sweeping{hosts: map[string]bool{}, resourceHosts: map[string]bool{}, seed: maphash.MakeSeed(), inUse: map[uint64]struct{}{}}
+	return &sweeping{hosts: map[string]bool{}, written: map[string]*int64{}, resourceHosts: map[string]bool{}, seed: maphash.MakeSeed(), inUse: map[uint64]struct{}{}}
 }
 
-func (s *sweeping) addEndpoint(key string) {
+func (s *sweeping) addEndpoint(key string, modified int64) {
 	_, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
 	ids, err := names.ParseWorkloadEndpointName(name)
 	if err != nil || ids.Orchestrator != orchestratorKubernetes {
 		return
 	}
 	s.namesPods = true
-	if !s.hosts[ids.Node] {
-		s.hosts[strings.Clone(ids.Node)] = true
+	if last := s.written[ids.Node]; last != nil {
+		*last = max(*last, modified)
+		return
 	}
+	host := strings.Clone(ids.Node)
+	s.hosts[host], s.written[host] = true, &modified
 }
 
 // orchestratorKubernetes is what Calico's CNI plugin names itself in the key of an endpoint (libcalico-go, apis/v3 OrchestratorKubernetes).
@@ -202,7 +209,10 @@ func (s *sweeping) addHandle(id string, revision int64) {
 func (s *sweeping) result() Sweep {
 	delete(s.hosts, "")
 	out := Sweep{
-		Hosts: slices.Sorted(maps.Keys(s.hosts)), ResourceHosts: slices.Sorted(maps.Keys(s.resourceHosts)), OrphanedHandles: s.orphans, NamesPods: s.namesPods,
+		Hosts: slices.Sorted(maps.Keys(s.hosts)), EndpointsWritten: make(map[string]int64, len(s.written)), ResourceHosts: slices.Sorted(maps.Keys(s.resourceHosts)), OrphanedHandles: s.orphans, NamesPods: s.namesPods,
+	}
+	for host, last := range s.written {
+		out.EndpointsWritten[host] = *last
 	}
 	if s.unreadable {
 		out.OrphanedHandles = nil

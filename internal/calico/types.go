@@ -84,6 +84,16 @@ type Resource struct {
 	Name      string
 	Revision  int64
 	Automatic bool
+	// StatusAt is CalicoNodeStatus' status.lastUpdated, the zero time of any other kind.
+	StatusAt time.Time
+}
+
+// Report is what Felix last reported of a host; see Etcd.Reports.
+type Report struct {
+	Host     string
+	Revision int64
+	// At is the time in it, by the clock of the host; the zero time if it cannot be read.
+	At time.Time
 }
 
 // Endpoint is a WorkloadEndpoint.
@@ -109,6 +119,8 @@ type Allocation struct {
 	Host     string
 	// Attributes are all that anyone who assigned it wrote with it, Host among them.
 	Attributes map[string]string
+	// AssignedAt is when Calico's CNI plugin assigned the address, by the clock of the host; the zero time if that is not known.
+	AssignedAt time.Time
 	// ReleasedAt is when the address was released, if it is in cooldown: it has no owner, and is not free before Host.IPCooldown is over
 	// (Calico 3.33, design/ipam/ipam-core-library.md). The zero time for an address that is assigned.
 	ReleasedAt time.Time

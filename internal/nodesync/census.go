@@ -96,7 +96,8 @@ func (s *census) place(n CalicoNode) {
 		s.referenced++
 	}
 	if s.secondName(cand) {
-		cand.subject, cand.second = Subject{Host: n.Name, KubernetesNode: n.Name, Exact: true}, true
+		cand.subject.Second = true
+		cand.second = slices.DeleteFunc(slices.Clone(s.own[name]), func(other string) bool { return other == n.Name })
 		s.candidates = append(s.candidates, cand)
 		return
 	}
@@ -169,13 +170,12 @@ func (s *census) allServed(kubernetes []string, but string) bool {
 	})
 }
 
-// secondName reports that a Calico Node which a person has named is a second one of a Kubernetes Node that lives: it is called otherwise,
-// and another is called just as the Kubernetes Node, as Calico's manifests have it. Its addresses must not be in use, as for every name that
-// is like that of an existing machine.
+// secondName reports that a Calico Node which a person has named is one of several of a Kubernetes Node that lives. Which of them its
+// calico-node uses is for live reads to show.
 func (s *census) secondName(cand candidate) bool {
 	n, name := cand.node, cand.subject.KubernetesNode
-	return cand.named && !n.Implied && !cand.adopted && n.Name != name && s.roster.listed[name] && slices.Contains(s.own[name], name) &&
-		validNodeName(n.Name) && !s.roster.listed[n.Name] && s.allServed(s.like(n.Name), n.Name)
+	return cand.named && !n.Implied && !cand.adopted && s.roster.listed[name] && len(s.own[name]) > 1 &&
+		validNodeName(n.Name) && (n.Name == name || !s.roster.listed[n.Name]) && s.allServed(s.like(n.Name), n.Name)
 }
 
 func (s *census) countAlive(cand candidate) {

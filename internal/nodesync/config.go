@@ -54,6 +54,8 @@ type Config struct {
 	// Named are the Calico node names of machines that a person has named, for whom that stands for a confirmation and for the grace period. Nothing
 	// of others is planned then.
 	Named []string
+	// IgnoreSigns reports that a person says that the named machines are gone although something speaks for them on Calico's side.
+	IgnoreSigns bool
 	// AlsoRemove are the kinds of which users' objects go with their host as well; without, only what programs wrote goes.
 	AlsoRemove []ResourceKind
 	// NodesPerRound is how many nodes one plan cleans whose deletion was not watched; with those that were watched it cleans up to Backlog. Pace

@@ -78,7 +78,7 @@ func they(held []candidate) string {
 // confirm marks the nodes that a person has confirmed. The mark is remembered, since the hash names the whole set and the set shrinks as
 // it is worked off.
 func confirm(w World, s *census, m *Memory, c Config) {
-	held := unvouched(*s, w.Now)
+	held := unvouched(*s, w.Now, c)
 	if len(held) == 0 {
 		return
 	}

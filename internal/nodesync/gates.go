@@ -33,12 +33,15 @@ const (
 	GateKeep              Gate = "keep"
 	GateGrace             Gate = "grace"
 	GateMass              Gate = "mass-guard"
-	GatePace              Gate = "pace"
-	GateNotConfirmed      Gate = "not-confirmed-gone"
-	GateRunningPods       Gate = "running-pods"
-	GateStepFailed        Gate = "step-failed"
-	GateForeignEndpoint   Gate = "foreign-endpoint"
-	GateForeignAddress    Gate = "foreign-address"
+	// GateSigns holds back what still speaks in Calico's datastore, and, while a machine does that is not of this cluster, what only this cluster's
+	// lists show to be gone.
+	GateSigns           Gate = "signs-of-life"
+	GatePace            Gate = "pace"
+	GateNotConfirmed    Gate = "not-confirmed-gone"
+	GateRunningPods     Gate = "running-pods"
+	GateStepFailed      Gate = "step-failed"
+	GateForeignEndpoint Gate = "foreign-endpoint"
+	GateForeignAddress  Gate = "foreign-address"
 	// GateCooldown keeps a block while an address of it is in cooldown: freeing it earlier is against Calico's configuration.
 	GateCooldown          Gate = "cooldown"
 	GateUserConfiguration Gate = "user-configuration"
@@ -54,7 +57,7 @@ const (
 func Gates() []Gate {
 	return []Gate{
 		GateKubernetesNotSynced, GateKubernetesEmpty, GateDatastoreNotReady, GateClusterBinding, GateOverlap,
-		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateMass, GateGrace, GatePace,
+		GateUnreadable, GateNoIdentity, GateOtherOrchestrator, GateAmbiguousName, GateKeep, GateSigns, GateMass, GateGrace, GatePace,
 		GateNotConfirmed, GateRunningPods, GateStepFailed, GateForeignEndpoint, GateForeignAddress, GateCooldown, GateUserConfiguration, GateOrphanedHandle,
 		GateOrphanedConfiguration, GatePodLeftovers, GateLeftoverGuard,
 	}
@@ -76,8 +79,9 @@ type candidate struct {
 	absence Absence
 	// adopted reports that nothing but its name shows that it was a Kubernetes Node.
 	adopted bool
-	// named reports that a person has named it, and second that it is a second Calico Node of a Kubernetes Node that lives.
-	named, second bool
+	// named reports that a person has named it; second are the other Calico Nodes of its Kubernetes Node, if that lives.
+	named  bool
+	second []string
 }
 
 // judgement is what can be said without live reads.
@@ -90,9 +94,12 @@ type judgement struct {
 	leftovers     []SeenLeftover
 	leftoverCount int
 	machines      map[string]living
-	bind          bool // the cluster is to be recorded
-	memory        Memory
-	next          time.Duration
+	// shared is why nothing is to be removed that was not vouched for, "" for nothing; see census.stranger.
+	shared  string
+	reports []string
+	bind    bool // the cluster is to be recorded
+	memory  Memory
+	next    time.Duration
 }
 
 // judge asks every gate that needs no live read.
@@ -117,7 +124,7 @@ func judge(w World, c Config) judgement {
 			return j
 		}
 	}
-	held := unvouched(census, w.Now)
+	held := unvouched(census, w.Now, c)
 	how := howToConfirm(w, held, c)
 	if why := overlapGate(w, census, c); why != "" {
 		j.memory.Awaiting = awaiting(held, GateOverlap, why, w.Now, c)
@@ -131,14 +138,16 @@ func judge(w World, c Config) judgement {
 	binding := w.Calico.Binding
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
 	massRefused := massGate(held, census, j.memory, c)
+	j.shared = census.stranger(w)
 	for _, cand := range census.candidates {
 		if len(c.Named) > 0 && !cand.named {
 			continue
 		}
 		j.ask(cand, cmp.Or(massRefused, adoptionGate(cand, w.Now)), how, w.Now, c)
 	}
-	j.memory.Awaiting = awaitingMass(held, massRefused, w.Now, c)
+	j.memory.Awaiting = awaitingMass(held, j.shared, massRefused, w.Now, c)
 	j.orderDue(w.Now, c)
+	j.reports = j.reportsWanted(census)
 	j.judgeHandles(w, c)
 	j.judgeLeftovers(w, c, census)
 	return j
@@ -205,10 +214,15 @@ func overlapGate(w World, s census, c Config) string {
 // ask puts the gates of one candidate that need no live read, in the order of Gates. massRefused is why the mass guard holds it back if it
 // is not vouched for, "" if it does not, and how is how that is confirmed.
 func (j *judgement) ask(cand candidate, massRefused, how string, now time.Time, c Config) {
-	ready := cand.absence.Since.Add(c.Grace)
+	ready, alive := cand.absence.Since.Add(c.Grace), cand.aliveUntil(now, c)
 	switch {
 	case cand.node.Keep:
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
+	case !alive.IsZero():
+		j.refusals = append(j.refusals, Refusal{Of: cand.subject, Gate: GateSigns, Message: signsGate(cand, c)})
+		j.lookAgain(alive.Sub(now))
+	case j.shared != "" && !cand.vouched(now):
+		j.refuse(cand.subject, GateSigns, j.shared+"; "+how)
 	case massRefused != "" && !cand.vouched(now):
 		j.refuse(cand.subject, GateMass, massRefused+"; "+how)
 	case now.Before(ready) && !cand.named:

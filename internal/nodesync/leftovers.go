@@ -224,7 +224,7 @@ func (j *judgement) judgeLeftovers(w World, c Config, s census) {
 			continue
 		}
 		j.leftoverCount++
-		if why := m.Leftovers[i].unripe(machine, c); why != "" {
+		if why := cmp.Or(m.Leftovers[i].unripe(machine, c), j.shared); why != "" {
 			tally.add(machine.subject, m.Leftovers[i], why)
 			continue
 		}

@@ -35,8 +35,11 @@ func adoptionGate(cand candidate, now time.Time) string {
 }
 
 // awaitingMass is what waits for a confirmation because of the mass guard. One confirmation is for all that are not vouched for.
-func awaitingMass(held []candidate, massRefused string, now time.Time, c Config) Awaiting {
-	if massRefused != "" {
+func awaitingMass(held []candidate, shared, massRefused string, now time.Time, c Config) Awaiting {
+	switch {
+	case shared != "":
+		return awaiting(held, GateSigns, shared, now, c)
+	case massRefused != "":
 		return awaiting(held, GateMass, massRefused, now, c)
 	}
 	for _, cand := range held {
@@ -55,10 +58,11 @@ func (c candidate) vouched(now time.Time) bool {
 	return c.named || c.absence.Witnessed || now.Before(c.absence.ConfirmedUntil) || passed
 }
 
-func unvouched(s census, now time.Time) []candidate {
+// unvouched are the machines of which only this cluster's list says that they are gone, and nothing that they live.
+func unvouched(s census, now time.Time, c Config) []candidate {
 	var out []candidate
 	for _, cand := range s.candidates {
-		if !cand.vouched(now) && !cand.node.Keep {
+		if !cand.vouched(now) && !cand.node.Keep && cand.aliveUntil(now, c).IsZero() {
 			out = append(out, cand)
 		}
 	}

@@ -27,20 +27,10 @@ func remember(w World, c Config, s census) Memory {
 	if w.Calico.PodsSwept {
 		m.Holdings = w.Calico.Holdings
 	}
+	signs := signsOf(w)
 	absent := func(cand *candidate) {
-		a, known := old[cand.subject.Host]
-		if a.Since.After(w.Now) {
-			a.Since = w.Now // the clock was set back
-		}
-		written := a.Revision != cand.node.Revision && !(a.BlocksStay && cand.node.Implied)
-		if same := known && a.KubernetesNode == cand.subject.KubernetesNode; !same || written {
-			// A fence for this very Node may be a write of ours that was not saved, if the process was killed in between: what was watched was.
-			watched := same && a.Witnessed && cand.node.FencedFor == a.KubernetesNode
-			a = Absence{
-				CalicoNode: cand.subject.Host, KubernetesNode: cand.subject.KubernetesNode,
-				Since: w.Now, Revision: cand.node.Revision, Witnessed: watched,
-			}
-		}
+		a := old[cand.subject.Host].again(*cand, w.Now)
+		a = a.heard(signs[cand.subject.Host], w.Calico.Revision, w.Now)
 		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.NamesOf(cand.subject), func(s string) bool { return seen[s] })
 		cand.absence = a
 		m.Absences = append(m.Absences, a)
@@ -54,6 +44,29 @@ func remember(w World, c Config, s census) Memory {
 	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	m.Removals = rememberRemovals(w, c)
 	return m
+}
+
+// again returns the absence of a candidate, which begins now if it is a new one: if the zero Absence was remembered, that of another machine, or
+// if the Calico Node was written since.
+func (a Absence) again(cand candidate, now time.Time) Absence {
+	if a.Since.After(now) {
+		a.Since = now // the clock was set back
+	}
+	same := a.CalicoNode != "" && a.KubernetesNode == cand.subject.KubernetesNode
+	written := a.Revision != cand.node.Revision && !(a.BlocksStay && cand.node.Implied)
+	if same && !written {
+		return a
+	}
+	// A fence for this very Node may be a write of ours that was not saved, if the process was killed in between: what was watched was.
+	own := cand.node.FencedFor == a.KubernetesNode
+	next := Absence{
+		CalicoNode: cand.subject.Host, KubernetesNode: cand.subject.KubernetesNode,
+		Since: now, Revision: cand.node.Revision, Witnessed: same && a.Witnessed && own,
+	}
+	if same && !own && cand.node.Revision > a.Revision {
+		next.Spoke, next.SpokeAt, next.Lived = "its Calico Node was written", now, a.Lived
+	}
+	return next
 }
 
 // recognized is the World in which hosts whose Calico Node an earlier plan removed are known as the Kubernetes Nodes
@@ -170,6 +183,9 @@ func (m *Memory) planned(w World, cand candidate, refusals []Refusal) {
 	for i := range m.Absences {
 		if a := &m.Absences[i]; a.CalicoNode == cand.subject.Host {
 			a.BlocksStay = a.BlocksStay || stay
+			if stay && cand.second != nil {
+				a.KubernetesNode = cand.subject.Host // without its Calico Node it is no longer one of the machine that lives
+			}
 		}
 	}
 	if cand.vouched(w.Now) {

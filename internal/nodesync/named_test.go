@@ -103,8 +103,8 @@ func TestANamedMachineNeedsNoGracePeriod(t *testing.T) {
 	}
 }
 
-// Of two Calico Nodes of one Kubernetes Node a person can name the one that is not called as it. Nothing of it goes while a running pod has
-// an address of it, nor if the other is not called as the Kubernetes Node, nor unless a person has named it.
+// Of two Calico Nodes of one Kubernetes Node a person can name the one that its calico-node does not use, as the NODENAME of its pod shows.
+// Nothing of it goes while a running pod has an address of it, nor unless a person has named it.
 func TestASecondCalicoNodeGoesByName(t *testing.T) {
 	t.Parallel()
 	const full = "h.example.com"
@@ -117,8 +117,8 @@ func TestASecondCalicoNodeGoesByName(t *testing.T) {
 	}{
 		{"the second one", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, "h"},
 		{"nobody has named it", "", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, ""},
-		{"the one that is called as the Node", full, []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, ""},
-		{"none is called as the Node", "h", []string{"a=a", "h=" + full, "g=" + full}, []string{"a", full}, false, ""},
+		{"the one that is used", full, []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full}, false, ""},
+		{"one of which none is used", "h", []string{"a=a", "h=" + full, "g=" + full}, []string{"a", full}, false, ""},
 		{"it is the only one", "h", []string{"a=a", "h=" + full}, []string{"a", full}, false, ""},
 		{"its name is a Node as well", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", "h", full}, false, ""},
 		{"its name is like that of a Node without a Calico Node", "h", []string{"a=a", "h=" + full, full + "=" + full}, []string{"a", full, "h.other"}, false, ""},
@@ -130,6 +130,7 @@ func TestASecondCalicoNodeGoesByName(t *testing.T) {
 			c.Named = []string{test.person}
 		}
 		w := named(c, test.calico, test.kubernetes, nil)
+		w.Kubernetes.CalicoPods = []CalicoPod{{Node: full, Pod: "kube-system/calico-node-x", Nodename: full}}
 		address := netip.MustParseAddr("10.0.0.1")
 		for i := range w.Calico.Hosts {
 			if w.Calico.Hosts[i].Name == "h" && test.inUse {

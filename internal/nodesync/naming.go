@@ -47,9 +47,12 @@ func (c Config) Spellings(name string) []string {
 	return spellings
 }
 
-// NamesOf lists the names under which the machine of a Subject may be listed.
+// NamesOf lists the names under which the machine of a Subject may be listed, and must not be: none of a second Calico Node.
 func (c Config) NamesOf(of Subject) []string {
-	if of.Exact {
+	switch {
+	case of.Second:
+		return nil
+	case of.Exact:
 		return []string{of.KubernetesNode}
 	}
 	return c.Spellings(of.KubernetesNode)

@@ -58,22 +58,23 @@ func Orphans(w World, subjects []Subject) map[string]bool {
 		orphan[n.Name] = n.orphan()
 	}
 	for _, s := range subjects {
-		if s.Exact || orphan[s.Host] {
-			orphans[s.Host] = s.Exact
+		if s.Exact || s.Second || orphan[s.Host] {
+			orphans[s.Host] = s.Exact || s.Second
 		}
 	}
 	return orphans
 }
 
 // Suspects returns the machines about which a plan for this World needs live reads: all gates hold for them that can be asked without.
-// It is at most Config.Backlog machines, whatever the size of the cluster.
-func Suspects(w World, c Config) []Subject {
+// It is at most Config.Backlog machines, whatever the size of the cluster. The reports are the hosts of which it needs the Report: the suspects and
+// all that were not seen to leave, since one of those that lives speaks for the others.
+func Suspects(w World, c Config) (suspects []Subject, reports []string) {
 	j := judge(w, c)
-	subjects := make([]Subject, 0, len(j.due))
+	suspects = make([]Subject, 0, len(j.due))
 	for _, cand := range j.due {
-		subjects = append(subjects, cand.subject)
+		suspects = append(suspects, cand.subject)
 	}
-	return subjects
+	return suspects, j.reports
 }
 
 // MakePlan decides. It needs, for each of Suspects, the Host in the World, and a Lookup and the running pods for each of its Spellings; a
@@ -91,7 +92,7 @@ func MakePlan(w World, c Config) Plan {
 	}
 	live := readLive(w)
 	for _, cand := range j.due {
-		steps, refusals := decide(cand, live, w.Now, c)
+		reason, steps, refusals := decide(cand, live, w.Now, c)
 		j.refusals = append(j.refusals, refusals...)
 		switch {
 		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals) && !w.sighted(cand.subject, c):
@@ -104,7 +105,7 @@ func MakePlan(w World, c Config) Plan {
 			continue
 		}
 		p.Steps = append(p.Steps, steps...)
-		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: because(cand, w.Now)})
+		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: reason})
 		j.memory.planned(w, cand, refusals)
 		j.lookAgain(c.Pace)
 	}
@@ -145,12 +146,22 @@ func onlyUsers(refusals []Refusal) bool {
 	return len(refusals) > 0 && !slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Gate != GateUserConfiguration })
 }
 
-// decide returns the steps for a machine about which everything has been read, and what is left alone of it.
-func decide(cand candidate, l live, now time.Time, c Config) ([]Step, []Refusal) {
-	if refusals := l.ask(cand, c); len(refusals) > 0 {
-		return nil, refusals
+// decide returns the steps for a machine about which everything has been read, with the reason, and what is left alone of it.
+func decide(cand candidate, l live, now time.Time, c Config) (reason string, steps []Step, refusals []Refusal) {
+	reason = because(cand, now)
+	if cand.second != nil {
+		evidence, refused := l.askSecond(cand, now, c)
+		if refused != "" {
+			return "", nil, []Refusal{{Of: cand.subject, Gate: GateSigns, Message: refused, Lives: true}}
+		}
+		reason = fmt.Sprintf("it is a second Calico Node of Kubernetes Node %s, which uses another one: %s",
+			cand.subject.KubernetesNode, evidence)
 	}
-	return removal(cand, l.hosts[cand.subject.Host], now, c)
+	if refusals := l.ask(cand, c); len(refusals) > 0 {
+		return "", nil, refusals
+	}
+	steps, refusals = removal(cand, l.hosts[cand.subject.Host], now, c)
+	return reason, steps, refusals
 }
 
 // hold puts a machine back that has no steps now.
@@ -202,12 +213,21 @@ type live struct {
 	inUse   map[netip.Addr]string
 	// lookedUp are live reads of pods.
 	lookedUp map[[2]string]Verdict
+	// calicoPods are the running calico-node pods of a Kubernetes Node.
+	calicoPods map[string][]CalicoPod
+	reports    map[string]Report
 }
 
 func readLive(w World) live {
 	l := live{
 		lookups: map[string]Lookup{}, pods: map[string]RunningPods{}, hosts: map[string]*Host{}, inUse: map[netip.Addr]string{},
-		lookedUp: map[[2]string]Verdict{},
+		lookedUp: map[[2]string]Verdict{}, calicoPods: map[string][]CalicoPod{}, reports: map[string]Report{},
+	}
+	for _, x := range w.Kubernetes.CalicoPods {
+		l.calicoPods[x.Node] = append(l.calicoPods[x.Node], x)
+	}
+	for _, x := range w.Calico.Reports {
+		l.reports[x.Host] = x
 	}
 	for _, x := range w.Kubernetes.Pods {
 		l.lookedUp[[2]string{x.Namespace, x.Name}] = x.Verdict
@@ -245,14 +265,14 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 	endpoints = slices.DeleteFunc(endpoints, func(e Endpoint) bool {
 		return l.lookedUp[[2]string{e.Namespace, e.Pod}] == VerdictGone
 	})
-	if cand.second && len(endpoints) > 0 {
+	if cand.second != nil && len(endpoints) > 0 {
 		first := endpoints[0]
 		return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
 			"%s under this name whose pod is not known to be gone, such as %s/%s, and may run on Kubernetes Node %s, which exists; "+
 				"they are removed after their pods",
 			are(len(endpoints), "workload endpoint"), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
 	}
-	if cand.node.orphan() || cand.subject.Exact {
+	if cand.node.orphan() || cand.subject.Exact || cand.subject.Second {
 		return l.askAddresses(cand)
 	}
 	return nil
@@ -293,7 +313,10 @@ func (l live) askAddresses(cand candidate) []Refusal {
 		return nil
 	}
 	first, what := slices.MinFunc(used, netip.Addr.Compare), "it has no Calico Node"
-	if !cand.node.orphan() {
+	switch {
+	case cand.second != nil:
+		what = "it is a second Calico Node of an existing machine"
+	case !cand.node.orphan():
 		what = "its name is similar to that of an existing machine"
 	}
 	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(

@@ -139,7 +139,7 @@ func TestPublicStrings(t *testing.T) {
 		t.Error("an annotation has changed: fences of earlier versions and users' keep marks would be ignored")
 	}
 	want := "kubernetes-not-synced kubernetes-empty datastore-not-ready cluster-binding overlap unreadable no-identity other-orchestrator ambiguous-name keep " +
-		"mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address cooldown user-configuration orphaned-handle " +
+		"signs-of-life mass-guard grace pace not-confirmed-gone running-pods step-failed foreign-endpoint foreign-address cooldown user-configuration orphaned-handle " +
 		"orphaned-configuration pod-leftovers leftover-guard"
 	got := make([]string, 0, len(Gates()))
 	for _, g := range Gates() {

@@ -28,12 +28,14 @@ type Step interface {
 }
 
 // Subject is the machine a step is about: its Calico node name, and the Kubernetes Node whose absence justifies the step.
-// Before each write that destroys something the Kubernetes Node is read again and must still be NotFound.
+// Before each write that destroys something the Kubernetes Node is read again and must still be NotFound, except that of a Second.
 type Subject struct {
 	Host           string `json:"host"`
 	KubernetesNode string `json:"kubernetesNode"`
 	// Exact reports that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
 	Exact bool `json:"exact,omitempty"`
+	// Second reports that KubernetesNode exists and has another Calico Node, which its calico-node uses.
+	Second bool `json:"second,omitempty"`
 	// Leftovers reports that it is about what pods that are gone have left on a machine that lives.
 	Leftovers bool `json:"leftovers,omitempty"`
 }

@@ -43,6 +43,8 @@ type Kubernetes struct {
 	// suspects by an exact name.
 	Pods       []PodLookup
 	Heartbeats []Heartbeat
+	// CalicoPods are the running calico-node pods of Kubernetes Nodes that have several Calico Nodes of which one is a suspect.
+	CalicoPods []CalicoPod
 }
 
 // KubernetesNode is one Node as listed.
@@ -93,6 +95,8 @@ type Sighting struct {
 
 // Calico is the datastore's side of the World.
 type Calico struct {
+	// Revision is that of the store at which all of it was read, 0 in the kubernetes datastore.
+	Revision int64
 	// Ready is ClusterInformation's datastoreReady; absent counts as false.
 	Ready bool
 	// Binding is which cluster the datastore belongs to.
@@ -103,6 +107,9 @@ type Calico struct {
 	Unreadable []string
 	// Hosts is what the datastore holds for suspects, apart from their Nodes.
 	Hosts []Host
+	// Reports are of the hosts that Suspects names for it; EndpointsWritten is, for each host, the revision of its newest endpoint, if everything was looked through.
+	Reports          []Report
+	EndpointsWritten map[string]int64
 	// Swept reports that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
 	Swept   bool
 	Handles []Handle
@@ -209,6 +216,8 @@ type Resource struct {
 	// Automatic reports that a program wrote it and would write it again: Calico's automatic host endpoints, and a FelixConfiguration with
 	// nothing but what calico-node writes at every start (node/pkg/lifecycle/startup: ensureDefaultConfig).
 	Automatic bool
+	// StatusAt is when calico-node last updated a CalicoNodeStatus, the zero time if it did not.
+	StatusAt time.Time
 }
 
 // Block is one IPAM block that is affine to the host or that holds an address of it.
@@ -228,6 +237,8 @@ type Allocation struct {
 	Sequence uint64
 	// Host is the "node" attribute of the assignment, empty when it has none.
 	Host string
+	// AssignedAt is when the CNI plugin assigned it, by the clock of the machine; the zero time if that is not known.
+	AssignedAt time.Time
 	// ReleasedAt is when the address was released, if it is in cooldown: it has no owner, and is not free yet.
 	ReleasedAt time.Time
 	// VirtualMachine is the virtual machine ("namespace/name") that the address belongs to, empty for none: it keeps its address when its pod and
@@ -287,6 +298,12 @@ type Absence struct {
 	BlocksStay bool `json:"blocksStay,omitempty"`
 	// ConfirmedUntil is until when a person's confirmation lets the mass guard pass for this node.
 	ConfirmedUntil time.Time `json:"confirmedUntil,omitzero"`
+	// Store is the store's revision when the absence began, or when a sign of life was last seen. SpokeAt is the time of the latest sign of life,
+	// which is Spoke. Lived reports that one came after the absence had begun.
+	Store   int64     `json:"store,omitempty"`
+	Spoke   string    `json:"spoke,omitempty"`
+	SpokeAt time.Time `json:"spokeAt,omitzero"`
+	Lived   bool      `json:"lived,omitempty"`
 	// NotBefore is when to try again after something spoke against cleaning up; HeldBy and Held are that refusal, and Holds is how often
 	// it has been so. Not worth keeping.
 	NotBefore time.Time `json:"-"`

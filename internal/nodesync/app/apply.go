@@ -36,7 +36,9 @@ var errDeclined = errors.New("declined, nothing was written")
 // namedLong says what names on the command line mean.
 const namedLong = "With NODE, the name of a Calico Node, it is about that machine only. Naming a machine replaces the grace period and the confirmation of the mass guard. " +
 	"The old name of a machine that has joined again under another name is removed although the names are similar, if each Kubernetes Node with such a " +
-	"name has a Calico Node of its own. The same holds for a second Calico Node of a Kubernetes Node, if another one has its name. All other gates apply: an existing Kubernetes Node, a running pod, a missing response or the keep annotation forbid it."
+	"name has a Calico Node of its own. A second Calico Node of a Kubernetes Node is removed if the NODENAME of a running calico-node pod, or a report of Felix, shows that " +
+	"the machine uses another one. A machine that still speaks in Calico's datastore is left alone, and what speaks is printed: --ignore-signs-of-life confirms that it is gone. " +
+	"All other gates apply: an existing Kubernetes Node, a running pod, a missing response or the keep annotation forbid it."
 
 // unknown refuses names under which there is nothing.
 func unknown(plan nodesync.Plan, named []string) error {
@@ -98,6 +100,8 @@ func newApplyCommand(o *options) *cobra.Command {
 	o.addApplyFlags(apply.Flags())
 	apply.Flags().StringVar(&a.confirm, "confirm", a.confirm,
 		"Hash that plan or apply prints; it confirms exactly these nodes to the mass guard.")
+	apply.Flags().BoolVar(&o.settings.Config.IgnoreSigns, "ignore-signs-of-life", o.settings.Config.IgnoreSigns,
+		"Confirm that each NODE is gone, or a stale Calico Node, although something in Calico's datastore speaks for it.")
 	apply.Flags().BoolVarP(&a.yes, "yes", "y", a.yes, "Do not ask.")
 	a.output.AddTo(apply)
 	return apply
@@ -118,6 +122,8 @@ func (a *applyCommand) validate() error {
 		return fmt.Errorf("--confirm %q is not a hash: it must be the 12 letters and digits that plan prints", a.confirm)
 	case slices.ContainsFunc(a.options.settings.Config.Named, func(name string) bool { return name == "" }):
 		return errors.New("a NODE is empty: it must be the name of a Calico Node, as `calicoctl get nodes` lists it")
+	case a.options.settings.Config.IgnoreSigns && len(a.options.settings.Config.Named) == 0:
+		return errors.New("--ignore-signs-of-life confirms what is named: name each NODE that is gone")
 	case !a.yes && !a.terminal && !a.options.dryRun:
 		return errNoTerminal
 	}

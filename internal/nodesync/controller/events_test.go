@@ -70,7 +70,7 @@ func TestEveryGateIsAnnouncedOrNot(t *testing.T) {
 		nodesync.GateUnreadable, nodesync.GateNoIdentity, nodesync.GateOtherOrchestrator, nodesync.GateAmbiguousName, nodesync.GateKeep,
 		nodesync.GateGrace, nodesync.GatePace, nodesync.GateNotConfirmed, nodesync.GateRunningPods, nodesync.GateStepFailed,
 		nodesync.GateForeignEndpoint, nodesync.GateForeignAddress, nodesync.GateUserConfiguration, nodesync.GateOrphanedHandle, nodesync.GatePodLeftovers,
-		nodesync.GateOrphanedConfiguration, nodesync.GateCooldown,
+		nodesync.GateOrphanedConfiguration, nodesync.GateCooldown, nodesync.GateSigns,
 	}
 	for _, gate := range nodesync.Gates() {
 		if (heldBy(gate) == "") != slices.Contains(silent, gate) {

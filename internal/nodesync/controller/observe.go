@@ -37,7 +37,16 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 	if len(w.Memory.Leftovers)+len(w.Calico.Leftovers) > 0 {
 		r.observeLeftovers(ctx, &w)
 	}
-	suspects := nodesync.Suspects(w, r.effective())
+	suspects, reports := nodesync.Suspects(w, r.effective())
+	if len(reports) > 0 && !snapshot.OwnCluster {
+		read, err := r.Datastore.Reports(ctx, snapshot.Revision, reports)
+		if err != nil {
+			return w, err
+		}
+		for _, report := range read {
+			w.Calico.Reports = append(w.Calico.Reports, nodesync.Report(report))
+		}
+	}
 	if len(suspects) == 0 {
 		return w, nil
 	}
@@ -48,6 +57,13 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 	names := make([]string, 0, len(suspects))
 	for _, s := range suspects {
 		names = append(names, s.Host)
+		if s.Second {
+			pods, err := r.Cluster.CalicoPods(ctx, s.KubernetesNode)
+			if err != nil {
+				return fmt.Errorf("listing the calico-node pods of %s: %w", s.KubernetesNode, err)
+			}
+			w.Kubernetes.CalicoPods = append(w.Kubernetes.CalicoPods, pods...)
+		}
 		for _, name := range r.Config.NamesOf(s) {
 			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, name))
 			pods, err := r.Cluster.RunningPods(ctx, name)
@@ -102,7 +118,7 @@ func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, or
 
 func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 	c := nodesync.Calico{
-		Ready: s.DatastoreReady, Unreadable: s.Unreadable, Nodes: make([]nodesync.CalicoNode, 0, len(s.Nodes)),
+		Revision: s.Revision, Ready: s.DatastoreReady, Unreadable: s.Unreadable, Nodes: make([]nodesync.CalicoNode, 0, len(s.Nodes)),
 		Binding: nodesync.Binding{
 			ClusterUID: s.ClusterInformation.Annotations[nodesync.BindingAnnotation], Revision: s.ClusterInformation.Revision, Implied: s.OwnCluster,
 		},
@@ -129,7 +145,7 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable, Mentions: h.Mentions, IPCooldown: h.IPCooldown}
 		for _, x := range h.Resources {
 			host.Resources = append(host.Resources, nodesync.Resource{
-				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic,
+				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic, StatusAt: x.StatusAt,
 			})
 		}
 		for _, e := range h.Endpoints {
@@ -142,7 +158,7 @@ func translateHosts(hosts []calico.Host) []nodesync.Host {
 			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
 			for _, a := range b.Allocations {
 				block.Allocations = append(block.Allocations, nodesync.Allocation{
-					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, ReleasedAt: a.ReleasedAt,
+					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, ReleasedAt: a.ReleasedAt, AssignedAt: a.AssignedAt,
 					VirtualMachine: a.VirtualMachine, AlternateHost: a.AlternateHost, Unknown: a.Unknown,
 				})
 			}

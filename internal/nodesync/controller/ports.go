@@ -20,6 +20,8 @@ type Datastore interface {
 	Hosts(ctx context.Context, revision int64, names []string) ([]calico.Host, error)
 	// Sweep looks through everything at that revision, for what no Node and no affinity leads to.
 	Sweep(ctx context.Context, revision int64) (calico.Sweep, error)
+	// Reports reads what the Felix of each of the hosts last reported, at that revision.
+	Reports(ctx context.Context, revision int64, hosts []string) ([]calico.Report, error)
 	// DeleteHandles deletes IPAM handles that were orphans, all or none.
 	DeleteHandles(ctx context.Context, handles []calico.Handle) error
 	// AnnotateNode sets (or, with an empty value, removes) one annotation and returns the Node's new revision.
@@ -54,6 +56,8 @@ type Cluster interface {
 	LookUp(ctx context.Context, name string) nodesync.Lookup
 	// RunningPods counts the pods in phase Running that are bound to a Node of that name.
 	RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error)
+	// CalicoPods lists the running calico-node pods of a Node, with the NODENAME that they run with.
+	CalicoPods(ctx context.Context, node string) ([]nodesync.CalicoPod, error)
 	// PodsWithAddresses returns which of the addresses pods in phase Running have. Many addresses cost about as much as twenty.
 	PodsWithAddresses(ctx context.Context, addresses []netip.Addr) ([]nodesync.PodAddress, error)
 }

@@ -58,6 +58,8 @@ type Request struct {
 	Names []string `json:"names"`
 	// AlsoRemove are the kinds of users' objects that go as well.
 	AlsoRemove []nodesync.ResourceKind `json:"alsoRemove,omitempty"`
+	// IgnoreSigns says that the machines are gone although something in Calico's datastore speaks for them.
+	IgnoreSigns bool `json:"ignoreSignsOfLife,omitempty"`
 	// DryRun asks what would be done.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Until is when it may no longer be begun, and when the controller stops to try what is held back for a time.

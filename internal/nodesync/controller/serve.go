@@ -137,7 +137,7 @@ func (r *Reconciler) do(ctx context.Context, request Request, last Answer) Answe
 // named is a controller for the named machines alone, which knows what this one knows.
 func (r *Reconciler) named(request Request) *Reconciler {
 	config := r.Config
-	config.Named = request.Names
+	config.Named, config.IgnoreSigns = request.Names, request.IgnoreSigns
 	config.AlsoRemove = slices.DeleteFunc(slices.Concat(r.Config.AlsoRemove, request.AlsoRemove), func(kind nodesync.ResourceKind) bool {
 		return !slices.Contains(nodesync.ResourceKinds(), kind)
 	})

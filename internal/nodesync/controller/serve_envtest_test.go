@@ -111,6 +111,7 @@ func TestAForgetIsGoneOnWith(t *testing.T) {
 	s.round(s.serving())
 	for n := 1; n <= writesOfOneMachine; n++ {
 		s.join("9")
+		s.round(s.serving())
 		s.dropNode(t.Context(), s.name("9"))
 		s.ask(Request{ID: "n" + string(rune('0'+n)), Verb: VerbForget, Names: []string{s.name("9")}, Until: s.clock.Now().Add(10 * time.Minute)})
 		r := s.serving()

@@ -54,6 +54,14 @@ func (q *quietWorld) RunningPods(context.Context, string) (nodesync.RunningPods,
 	return nodesync.RunningPods{}, nil
 }
 
+func (q *quietWorld) Reports(context.Context, int64, []string) ([]calico.Report, error) {
+	return nil, nil
+}
+
+func (q *quietWorld) CalicoPods(context.Context, string) ([]nodesync.CalicoPod, error) {
+	return nil, nil
+}
+
 func (q *quietWorld) PodsWithAddresses(context.Context, []netip.Addr) ([]nodesync.PodAddress, error) {
 	return nil, nil
 }

@@ -27,6 +27,7 @@ const (
 	modelAffinities  = "/calico/ipam/v2/host/"
 	modelBlocks      = "/calico/ipam/v2/assignment/ipv4/block/"
 	modelHandles     = "/calico/ipam/v2/handle/"
+	modelReports     = "/calico/felix/v2/no-region/host/"
 )
 
 // modelWindowsHandle is the handle under which Calico keeps addresses of a block for Windows (libcalico-go, lib/ipam).
@@ -80,6 +81,7 @@ func modelEndpointKey(ns, name string) string     { return modelEndpoints + ns +
 func modelCIDR(cidr netip.Prefix) string          { return strings.Replace(cidr.String(), "/", "-", 1) }
 func modelBlockKey(cidr netip.Prefix) string      { return modelBlocks + modelCIDR(cidr) }
 func modelHandleKey(id string) string             { return modelHandles + id }
+func modelReportKey(host string) string           { return modelReports + host + "/last_reported_status" }
 func modelResourceKey(kind, name string) string   { return modelResourcePrefixes()[kind] + name }
 func modelAffinityOf(host string) string          { return modelAffinities + host + "/ipv4/block/" }
 func (b modelBlock) free(address netip.Addr) bool { _, taken := b.Assigned[address]; return !taken }
@@ -461,9 +463,11 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 		return calico.Sweep{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
 	}
 	hosts, used, unreadable, namesPods := map[string]bool{}, map[string]bool{}, false, false
+	written := map[string]int64{}
 	for _, kv := range endpoints {
 		if ids := modelEndpointIDs(kv.key); ids.Orchestrator == "k8s" {
 			hosts[ids.Node], namesPods = true, true
+			written[ids.Node] = max(written[ids.Node], kv.revision)
 		}
 	}
 	for _, kv := range d.etcd.scan(modelBlocks, revision) {
@@ -482,7 +486,7 @@ func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep,
 		}
 	}
 	delete(hosts, "")
-	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), ResourceHosts: d.resourceHosts(revision), NamesPods: namesPods}
+	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), EndpointsWritten: written, ResourceHosts: d.resourceHosts(revision), NamesPods: namesPods}
 	for _, kv := range d.etcd.scan(modelHandles, revision) {
 		if id := strings.TrimPrefix(kv.key, modelHandles); !used[id] && !unreadable {
 			sweep.OrphanedHandles = append(sweep.OrphanedHandles, calico.Handle{ID: id, Revision: kv.revision})
@@ -508,6 +512,16 @@ func (d *datastoreModel) resourceHosts(revision int64) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(hosts))
+}
+
+func (d *datastoreModel) Reports(_ context.Context, revision int64, hosts []string) ([]calico.Report, error) {
+	var reports []calico.Report
+	for _, host := range hosts {
+		for _, kv := range d.etcd.scan(modelReportKey(host), revision) {
+			reports = append(reports, calico.Report{Host: host, Revision: kv.revision})
+		}
+	}
+	return reports, nil
 }
 
 func (d *datastoreModel) DeleteHandles(_ context.Context, handles []calico.Handle) error {

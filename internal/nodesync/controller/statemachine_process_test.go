@@ -352,6 +352,15 @@ func (x *ports) DeleteNode(ctx context.Context, guard calico.Guard) error {
 	return x.write("DeleteNode", guard.Host, func() error { return x.datastore.DeleteNode(ctx, guard) })
 }
 
+func (x *ports) Reports(ctx context.Context, revision int64, hosts []string) ([]calico.Report, error) {
+	return call(x.p, portCall{"read", "Reports", ""}, func() ([]calico.Report, error) { return x.datastore.Reports(ctx, revision, hosts) })
+}
+
+// CalicoPods finds none that says its NODENAME.
+func (x *ports) CalicoPods(context.Context, string) ([]nodesync.CalicoPod, error) {
+	return call(x.p, portCall{"read", "CalicoPods", ""}, func() ([]nodesync.CalicoPod, error) { return nil, nil })
+}
+
 func (x *ports) DeleteHandles(ctx context.Context, handles []calico.Handle) error {
 	return x.write("DeleteHandles", "", func() error { return x.datastore.DeleteHandles(ctx, handles) })
 }

@@ -29,7 +29,7 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		for _, host := range swept.ResourceHosts {
 			r.mentioned[host] = true
 		}
-		w.Calico.Swept = true
+		w.Calico.Swept, w.Calico.EndpointsWritten = true, swept.EndpointsWritten
 		for _, h := range swept.OrphanedHandles {
 			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
 		}

@@ -158,6 +158,8 @@ func gatesForPeople() map[nodesync.Gate]advice {
 		nodesync.GateUnreadable: {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
 		nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard allows without a confirmation",
 			"if all are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back)"},
+		nodesync.GateSigns: {finding.Warning, "machine", "it writes to Calico's datastore, or a machine does that is not of this cluster: it may be another cluster's, or go by another NODENAME",
+			"annotate the Calico Nodes of another cluster with " + nodesync.KeepAnnotation + "; if it is gone, `kubectl mooring node forget NODE --ignore-signs-of-life`"},
 		nodesync.GateGrace:           {finding.Note, "machine", "it is removed later", ""},
 		nodesync.GatePace:            {finding.Note, "machine", "it is removed later", ""},
 		nodesync.GateRunningPods:     {finding.Warning, "machine", "a machine with running pods may still exist", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},

@@ -33,7 +33,9 @@ import (
 const forgetLong = `Remove the leftovers of machines that are gone from Calico's datastore, by the names of their Calico Nodes. calico-node-sync does it with its own rights and with
 the same checks as for any machine: the Kubernetes Node is read again before each write and must not exist, no pod may run there, the annotation
 ` + nodesync.KeepAnnotation + ` forbids it, and everything is journaled before it is removed. Naming a machine replaces the grace period and the confirmation
-of the mass guard. It also allows the removal of the old name of a machine that has joined again under another name.
+of the mass guard. It also allows the removal of the old name of a machine that has joined again under another name, and of a second Calico Node of a
+machine, if something shows that the machine uses the other one. A machine that still speaks in Calico's datastore is left alone, and what speaks is
+printed: --ignore-signs-of-life confirms that it is gone.
 
 ` + requestLong + `
 
@@ -64,7 +66,7 @@ func New(env *observe.Env) *cobra.Command {
 
 func newForget(env *observe.Env) *cobra.Command {
 	var f requestFlags
-	var dryRun bool
+	var dryRun, ignoreSigns bool
 	var alsoRemove []string
 	cmd := &cobra.Command{
 		Use: "forget NODE...", Short: "Remove the leftovers of machines that are gone from Calico's datastore", Long: forgetLong,
@@ -78,7 +80,7 @@ func newForget(env *observe.Env) *cobra.Command {
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			request := nodesynccontroller.Request{Verb: nodesynccontroller.VerbForget, Names: names, DryRun: dryRun}
+			request := nodesynccontroller.Request{Verb: nodesynccontroller.VerbForget, Names: names, DryRun: dryRun, IgnoreSigns: ignoreSigns}
 			for _, kind := range alsoRemove {
 				request.AlsoRemove = append(request.AlsoRemove, nodesync.ResourceKind(kind))
 			}
@@ -87,6 +89,8 @@ func newForget(env *observe.Env) *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&alsoRemove, "also-remove", nil,
 		"Kinds of which users' objects go as well: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration.")
+	cmd.Flags().BoolVar(&ignoreSigns, "ignore-signs-of-life", false,
+		"Confirm that the machines are gone, or the Calico Nodes stale, although something in Calico's datastore speaks for them.")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	f.addTo(cmd)
 	return cmd
