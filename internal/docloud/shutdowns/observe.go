@@ -79,20 +79,6 @@ func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
 	return doubt
 }
 
-// newest is since when the machine is in doubt that came last into doubt; one that is back is in doubt since now.
-func (c *Controller) newest() time.Time {
-	var newest time.Time
-	for _, s := range c.seen {
-		switch {
-		case s.Ready && s.Ours:
-			return c.Clock.Now()
-		case !s.Ready && s.NotReadySince.After(newest):
-			newest = s.NotReadySince
-		}
-	}
-	return newest
-}
-
 // doubtful reports whether DigitalOcean's word about a machine matters.
 func (s *sighting) doubtful() bool { return !s.Ready || s.Ours }
 
@@ -109,7 +95,16 @@ func (s *sighting) hear(state outofservice.State, at time.Time) {
 // readList takes in the list of droplets, of which only what it holds counts. It is the list that the monitor of Nodes reads anyway for Nodes that are
 // not ready.
 func (c *Controller) readList(ctx context.Context) {
-	list, err := c.Surroundings.Doubtful(doapi.Urgent(ctx, budget.Join), c.newest())
+	var newest time.Time // since when the machine is in doubt that came last into doubt; one that is back is since now
+	for _, s := range c.seen {
+		switch {
+		case s.Ready && s.Ours:
+			newest = c.Clock.Now()
+		case !s.Ready && s.NotReadySince.After(newest):
+			newest = s.NotReadySince
+		}
+	}
+	list, err := c.Surroundings.Doubtful(doapi.Urgent(ctx, budget.Join), newest)
 	if err != nil {
 		c.Log.V(1).Info("The list of droplets cannot be read", "error", err.Error())
 		return
