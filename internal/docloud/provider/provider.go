@@ -53,8 +53,8 @@ func (p *Provider) Probing(probe Probe) *Provider {
 	return p
 }
 
-// heal probes while DigitalOcean does not serve, until ctx ends, and wakes what waits when it serves again, whoever's call
-// shows that first.
+// heal probes while DigitalOcean does not serve, until ctx ends, and wakes what waits when it serves again, also if the
+// call of another shows that first.
 func (p *Provider) heal(ctx context.Context) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()

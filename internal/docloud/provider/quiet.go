@@ -36,7 +36,7 @@ func (q quietInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandle
 }
 
 // WakingNodes is an informer of Nodes for the framework's controller of Nodes. It reports a new Node that waits for its
-// droplet once more whenever the cloud has news of it: by itself that controller tries again after pauses that double up
+// droplet again whenever the cloud has news of it: by itself that controller tries again after pauses that double up
 // to a quarter of an hour.
 func WakingNodes(nodes coreinformers.NodeInformer, cloud cloudprovider.Interface) coreinformers.NodeInformer {
 	instances, _ := cloud.InstancesV2()
