@@ -134,6 +134,7 @@ func shipped() []manifest {
 		{file: "releases/digitalocean-cloud-controller-manager/latest.yml", namespace: "kube-system", account: "cloud-controller-manager", rules: []rule{
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"create"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager", "digitalocean-cloud-controller-manager-account"}, verbs: []string{"get", "update"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager"}, verbs: []string{"watch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes", names: []string(nil), verbs: []string{"get", "list", "watch", "update", "patch", "delete"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes/status", names: []string(nil), verbs: []string{"patch"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "services", names: []string(nil), verbs: []string{"list", "watch", "patch"}},
@@ -148,6 +149,7 @@ func shipped() []manifest {
 			{role: "Role digitalocean-cloud-controller-manager", own: true, in: "kube-node-lease", group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"get"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"create"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager", "digitalocean-cloud-controller-manager-account"}, verbs: []string{"get", "update"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager"}, verbs: []string{"watch"}},
 			{role: "Role digitalocean-cloud-controller-manager-out-of-service", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"digitalocean-cloud-controller-manager-out-of-service"}, verbs: []string{"get", "update"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes", names: []string(nil), verbs: []string{"get", "list", "watch", "update", "patch", "delete"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes/status", names: []string(nil), verbs: []string{"patch"}},

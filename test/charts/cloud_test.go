@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/leftovers"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
@@ -234,6 +235,7 @@ func TestCloudMetricsAreThoseOfThePage(t *testing.T) {
 	balancers.NewMetrics(registered)
 	machines.New(nil, machines.NewSnapshot(nil, clock.RealClock{}), machines.DefaultConfig(), clock.RealClock{}, registered)
 	firewalls.NewMetrics(registered)
+	leftovers.NewMetrics(registered)
 	clustertag.NewMetrics(registered)
 	shutdowns.NewMetrics(registered)
 	admissionapp.NewMetrics(registered)

@@ -111,18 +111,22 @@ func (l *promptLock) catchUp(ctx context.Context) error {
 
 var errChanged = errors.New("the Lease has changed since it was seen")
 
+// longestWatchPause is the longest time between two attempts at a watch that is refused.
+const longestWatchPause = time.Minute
+
 // follow takes in each change of the Lease until ctx ends. Where it may not be watched the elector finds out by reading,
 // a retry period later.
 func (l *promptLock) follow(ctx context.Context, leases coordination.LeasesGetter, namespace, name string) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-	for ctx.Err() == nil {
+	for pause := l.every; ctx.Err() == nil; pause = min(2*pause, longestWatchPause) {
 		if w, err := leases.Leases(namespace).Watch(ctx, options); err == nil {
 			l.take(ctx, w)
 			w.Stop()
+			pause = l.every
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(l.every):
+		case <-time.After(pause):
 		}
 	}
 }
