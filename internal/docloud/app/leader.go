@@ -22,6 +22,7 @@ import (
 	healthcheck "k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/controller-manager/pkg/leadermigration"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 )
@@ -123,7 +124,7 @@ func newElector(ctx context.Context, config *frameworkconfig.CompletedConfig, wa
 	if err != nil {
 		return nil, fmt.Errorf("the client of the leader election: %w", err)
 	}
-	prompt := &promptLock{Interface: lock, every: election.RetryPeriod.Duration}
+	prompt := &promptLock{Interface: lock, every: election.RetryPeriod.Duration, clock: clock.RealClock{}}
 	go prompt.follow(ctx, client.CoordinationV1(), election.ResourceNamespace, election.ResourceName)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: prompt, Name: election.ResourceName, WatchDog: watch, ReleaseOnCancel: true,

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 )
 
 // electionTick is how often the elector looks at the Lease as it is known.
@@ -32,6 +33,7 @@ type promptLock struct {
 	resourcelock.Interface
 	// every is the time between two reads, and between two renewals.
 	every time.Duration
+	clock clock.PassiveClock
 
 	mu      sync.Mutex // guards all below
 	last    reading
@@ -53,11 +55,11 @@ type reading struct {
 // seen.
 func (l *promptLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
-	if r := l.last; !r.at.IsZero() && time.Since(r.at) < l.every {
+	if r := l.last; !r.at.IsZero() && l.clock.Since(r.at) < l.every {
 		l.mu.Unlock()
 		return r.record, r.raw, r.err
 	}
-	r := reading{at: time.Now()}
+	r := reading{at: l.clock.Now()}
 	l.last = reading{at: r.at, err: errReading}
 	l.mu.Unlock()
 	r.record, r.raw, r.err = l.Interface.Get(ctx)
@@ -77,12 +79,12 @@ var errReading = errors.New("the Lease is being read")
 func (l *promptLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	wanted := record.HolderIdentity == l.Identity()
 	l.mu.Lock()
-	since, problem, holds := time.Since(l.written), l.problem, !l.written.IsZero() && l.problem == nil
+	since, problem, holds := l.clock.Since(l.written), l.problem, !l.written.IsZero() && l.problem == nil
 	l.mu.Unlock()
 	if wanted && (holds && since < l.every || !holds && since < l.every/4) {
 		return problem
 	}
-	at := time.Now()
+	at := l.clock.Now()
 	if problem = nil; !holds {
 		problem = l.catchUp(ctx)
 	}
@@ -145,7 +147,7 @@ func (l *promptLock) take(ctx context.Context, w watch.Interface) {
 			if lease, is := event.Object.(*coordinationv1.Lease); is && event.Type != watch.Deleted {
 				record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
 				if raw, err := json.Marshal(*record); err == nil {
-					seen = reading{at: time.Now(), record: record, raw: raw, watched: true}
+					seen = reading{at: l.clock.Now(), record: record, raw: raw, watched: true}
 				}
 			}
 			l.mu.Lock()

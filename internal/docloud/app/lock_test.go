@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 )
 
 // contender is a replica that wants the Lease, with the program's defaults.
@@ -52,7 +53,7 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt bool) *co
 	}
 	tick := 2 * time.Second
 	if prompt {
-		p := &promptLock{Interface: lock, every: tick}
+		p := &promptLock{Interface: lock, every: tick, clock: clock.RealClock{}}
 		go p.follow(ctx, client.CoordinationV1(), "kube-system", "l")
 		lock, tick = p, electionTick
 	}
