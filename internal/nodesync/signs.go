@@ -79,18 +79,13 @@ func signsOf(w World) map[string][]sign {
 // etcd revisions tell what came later; times are by the clocks of machines, and only the kubernetes datastore has
 // nothing else.
 func (a Absence) heard(signs []sign, store int64, now time.Time) Absence {
-	noticed := a.Since.Equal(now)
+	noticed, moved := a.Since.Equal(now), false
 	if a.Store == 0 || a.Store > store {
 		a.Store = store // the absence begins now, or the datastore was restored from a backup
 	}
-	after, moved := a.Since.Add(freshSign), false
-	if noticed {
-		after = now.Add(-freshSign)
-	}
 	for _, s := range signs {
 		written := store > 0 && s.revision > a.Store
-		timed := (noticed && s.regular || !noticed && store == 0) && s.at.After(after) && !s.at.After(now)
-		if !written && !timed {
+		if !written && !a.timed(s, store, now) {
 			continue
 		}
 		moved = moved || written
@@ -103,6 +98,15 @@ func (a Absence) heard(signs []sign, store int64, now time.Time) Absence {
 		a.Store = store
 	}
 	return a
+}
+
+// timed reports whether a sign counts by its time.
+func (a Absence) timed(s sign, store int64, now time.Time) bool {
+	after, counts := a.Since.Add(freshSign), store == 0
+	if a.Since.Equal(now) {
+		after, counts = now.Add(-freshSign), s.regular
+	}
+	return counts && s.at.After(after) && !s.at.After(now)
 }
 
 // timeOf is when a sign was given: now, if that is not known, or by a clock that is wrong.

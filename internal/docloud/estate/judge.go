@@ -184,14 +184,7 @@ func (j *judging) certificates() {
 	if j.Certificates.Problem != "" {
 		j.unread("certificates", j.Certificates.Problem)
 	}
-	users := map[string][]loadbalancer.Observed{}
-	for _, o := range j.LoadBalancers.Items {
-		for _, r := range o.ForwardingRules {
-			if r.CertificateID != "" {
-				users[r.CertificateID] = append(users[r.CertificateID], o)
-			}
-		}
-	}
+	users := j.users()
 	askers := j.askers()
 	for _, c := range j.Certificates.Items {
 		if !strings.HasPrefix(c.Name, loadbalancer.ManagedPrefix) {
@@ -225,6 +218,19 @@ func (j *judging) certificates() {
 		}
 		j.add(object)
 	}
+}
+
+// users are the load balancers that use certificates, by IDs of those.
+func (j *judging) users() map[string][]loadbalancer.Observed {
+	out := map[string][]loadbalancer.Observed{}
+	for _, o := range j.LoadBalancers.Items {
+		for _, r := range o.ForwardingRules {
+			if r.CertificateID != "" {
+				out[r.CertificateID] = append(out[r.CertificateID], o)
+			}
+		}
+	}
+	return out
 }
 
 // askers are the Services that ask for certificates, by names and IDs of those.

@@ -28,18 +28,7 @@ func (p *one) settle(ctx context.Context) {
 	if err != nil || !p.decided {
 		return
 	}
-	wanted := map[types.UID]metav1.Condition{}
-	for _, t := range p.tellings {
-		if t.uid == "" {
-			continue
-		}
-		c, more := wanted[t.uid]
-		if !more {
-			c = metav1.Condition{Type: ConditionOpen, Status: metav1.ConditionFalse, Reason: t.reason}
-		}
-		c.Message = strings.TrimPrefix(c.Message+"; "+t.message, "; ")
-		wanted[t.uid] = c
-	}
+	wanted := p.closed()
 	for _, s := range services {
 		if p.c.namespace != "" && s.Namespace != p.c.namespace {
 			continue
@@ -59,6 +48,23 @@ func (p *one) settle(ctx context.Context) {
 			p.c.log.V(1).Info("The condition of a Service could not be written", "service", s.Namespace+"/"+s.Name, "error", err.Error())
 		}
 	}
+}
+
+// closed are the conditions of Services of which something stays closed.
+func (p *one) closed() map[types.UID]metav1.Condition {
+	out := map[types.UID]metav1.Condition{}
+	for _, t := range p.tellings {
+		if t.uid == "" {
+			continue
+		}
+		c, more := out[t.uid]
+		if !more {
+			c = metav1.Condition{Type: ConditionOpen, Status: metav1.ConditionFalse, Reason: t.reason}
+		}
+		c.Message = strings.TrimPrefix(c.Message+"; "+t.message, "; ")
+		out[t.uid] = c
+	}
+	return out
 }
 
 // patch writes the condition of a Service, or takes it away.

@@ -65,7 +65,7 @@ func (p *Provider) heal(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		now := time.Now()
+		now := clock.RealClock{}.Now()
 		if now.Sub(served) < rest {
 			continue
 		}
