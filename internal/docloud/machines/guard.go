@@ -313,7 +313,7 @@ func (g *guard) turn(id int) bool {
 }
 
 // longestFailure is the longest time after a GET by ID that failed without another.
-const longestFailure = time.Minute
+const longestFailure = 75 * time.Second
 
 func (g *guard) askOne(ctx context.Context, id int) {
 	epoch, at := g.api.Epoch(), g.clock.Now()
