@@ -63,7 +63,7 @@ type Config struct {
 // which is 600 in all.
 func DefaultConfig() Config {
 	return Config{
-		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 2500 * time.Millisecond, PageAge: 15 * time.Second,
+		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 3 * time.Second, PageAge: 15 * time.Second,
 		AskBurst: 110, AskEvery: 15 * time.Second, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
 	}
 }
@@ -162,7 +162,7 @@ const (
 	listBurst = 40
 	// moment is how old a list may be by which a Node is described for ever, gpuPause how old that of droplets with GPUs
 	// may be when a new Node's is in no other list.
-	moment, gpuPause = 10 * time.Second, 15 * time.Second
+	moment, gpuPause = 10 * time.Second, 20 * time.Second
 )
 
 // patience is how long a Node counts as waiting for its turn: the framework asks again every five seconds.
