@@ -199,8 +199,8 @@ func (s *estateStage) remove(code int, kind, what string, yes bool, wants ...str
 func TestEstate(t *testing.T) {
 	s := newEstateStage(t)
 	want := map[string]estate.State{
-		"left": estate.Nobody, "held": estate.Led, "certificate": estate.Nobody, "firewall": estate.Led, "volume": estate.Led, "orphan": estate.Nobody,
-		"snapshot": estate.Nobody, // theirs and the person's are not listed
+		"left": estate.Unreferenced, "held": estate.Referenced, "certificate": estate.Unreferenced, "firewall": estate.Referenced, "volume": estate.Referenced, "orphan": estate.Unreferenced,
+		"snapshot": estate.Unreferenced, // theirs and the person's are not listed
 	}
 	states, r := s.states()
 	if diff := cmp.Diff(want, states); diff != "" || r.Others != 2 || len(r.NotRead) > 0 {
@@ -209,14 +209,14 @@ func TestEstate(t *testing.T) {
 	if r.Droplets.Nodes != 1 || r.Droplets.MonthlyCents != 2400 || r.Droplets.Unpriced != 0 {
 		t.Errorf("%+v", r.Droplets)
 	}
-	out := expect(t, 2, "", []string{"estate", "--kubeconfig", s.cluster.Kubeconfig}, "Nobody leads to:\n  load balancer left ("+s.ids["left"]+"), $12.00 a month\n",
+	out := expect(t, 2, "", []string{"estate", "--kubeconfig", s.cluster.Kubeconfig}, "Nothing refers to:\n  load balancer left ("+s.ids["left"]+"), $12.00 a month\n",
 		"    next: kubectl mooring estate remove load-balancer "+s.ids["left"]+" --yes\n", "$12.00 a month: Service default/held\n", "Deployment kube-system/ccm\n")
 	if strings.Contains(out, s.ids["theirs"]) || strings.Contains(out, s.ids["persons"]) {
 		t.Errorf("what is somebody else's is listed: %s", out)
 	}
 
 	asked := []string{"doctor", "estate", "--kubeconfig", s.cluster.Kubeconfig}
-	expect(t, 2, "", asked, "warning  estate: nobody leads to load balancer left (", "do:  kubectl mooring estate remove load-balancer ", "0 problems, 4 warnings, 0 notes, 0 ok\n")
+	expect(t, 2, "", asked, "warning  estate: nothing refers to load balancer left (", "do:  kubectl mooring estate remove load-balancer ", "0 problems, 4 warnings, 0 notes, 0 ok\n")
 
 	for _, test := range []struct {
 		route, side string
@@ -231,7 +231,7 @@ func TestEstate(t *testing.T) {
 		states, r := s.states()
 		for what, state := range want {
 			switch got := states[what]; {
-			case slices.Contains(test.unknown, what) && (got == estate.Nobody || got == estate.Led):
+			case slices.Contains(test.unknown, what) && (got == estate.Unreferenced || got == estate.Referenced):
 				t.Errorf("%s fails: %s is %q", test.route, what, got)
 			case !slices.Contains(test.unknown, what) && got != state:
 				t.Errorf("%s fails: %s is %q", test.route, what, got)
@@ -244,7 +244,7 @@ func TestEstate(t *testing.T) {
 	}
 	s.hidden()
 	clearEnvironment(t)
-	expect(t, 0, "", asked, "note     estate: what nobody leads to at DigitalOcean is not known: DigitalOcean is not queried: there is no token in DO_ACCESS_TOKEN\n")
+	expect(t, 0, "", asked, "note     estate: what nothing refers to at DigitalOcean is not known: DigitalOcean is not queried: there is no token in DO_ACCESS_TOKEN\n")
 	expect(t, 1, "", []string{"estate", "--kubeconfig", s.cluster.Kubeconfig}, "error: DigitalOcean is not queried: there is no token in DO_ACCESS_TOKEN")
 }
 
@@ -261,14 +261,14 @@ func (s *estateStage) hidden() {
 	}})
 	s.Setenv("DO_ACCESS_TOKEN", "tagless")
 	states, r := s.states()
-	if states["left"] != "" || states["held"] != estate.Led || !slices.ContainsFunc(r.NotRead, func(n string) bool {
+	if states["left"] != "" || states["held"] != estate.Referenced || !slices.ContainsFunc(r.NotRead, func(n string) bool {
 		return strings.HasPrefix(n, "tags: DigitalOcean shows no tags with this token (scope tag:read), so that nothing shows whether 3 load balancers ")
 	}) {
 		s.Errorf("without tags: %v, not read %q", states, r.NotRead)
 	}
 }
 
-// Only what nobody leads to is removed, after it was shown, and read again right before.
+// Only what nothing refers to is removed, after it was shown, and read again right before.
 func TestEstateRemove(t *testing.T) {
 	s := newEstateStage(t)
 	all := s.there()

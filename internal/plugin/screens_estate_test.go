@@ -34,8 +34,8 @@ func screenEstateReport(ill bool) estate.Report {
 		Certificates:  estate.List[loadbalancer.Certificate]{Read: true},
 		Droplets:      estate.Listed([]instance.Droplet{{ID: 1, Size: "s", Tags: []string{"k8s:production"}}}, nil), Sizes: map[string]int{"s": 2400},
 		Storage: []estate.Stored{{
-			Kind: estate.Volume, Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", ID: "506f78a4-e098-11e5-ad9f-000f53306ae1", GiB: 100, State: estate.Led,
-			LedBy: []string{"PersistentVolume pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", "claim shop/data"},
+			Kind: estate.Volume, Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", ID: "506f78a4-e098-11e5-ad9f-000f53306ae1", GiB: 100, State: estate.Referenced,
+			ReferencedBy: []string{"PersistentVolume pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", "claim shop/data"},
 		}},
 	}
 	if ill {
@@ -44,7 +44,7 @@ func screenEstateReport(ill bool) estate.Report {
 		w.Droplets.Items = append(w.Droplets.Items, instance.Droplet{ID: 9, Size: "retired", Tags: []string{"k8s:production"}})
 		w.Certificates = estate.Listed([]loadbalancer.Certificate{{ID: "892071a0-bb95-49bc-8021-3afd67a210bf", Name: loadbalancer.ManagedName([]string{"a.example.com"})}}, nil)
 		w.Storage = append(w.Storage, estate.Stored{
-			Kind: estate.Snapshot, Name: "clone-pvc-f47ac10b-58cc-4372-a567-0e02b2c3d479", ID: "fbe805e8-866b-11e6-96bf-000f53315a41", GiB: 2.34, State: estate.Nobody,
+			Kind: estate.Snapshot, Name: "clone-pvc-f47ac10b-58cc-4372-a567-0e02b2c3d479", ID: "fbe805e8-866b-11e6-96bf-000f53315a41", GiB: 2.34, State: estate.Unreferenced,
 			Why: "no VolumeSnapshotContent has it",
 		})
 		w.NotRead = []string{"volumes: VolumeSnapshotContents: forbidden"}
@@ -64,7 +64,7 @@ func screenEstate(ill bool) view {
 func screenEstateRemove(ill bool) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
-		all := screenEstateReport(true).In(estate.Nobody)
+		all := screenEstateReport(true).In(estate.Unreferenced)
 		o := all[len(all)-1]
 		if ill {
 			o = all[0]

@@ -125,7 +125,8 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 		"Allow every Service to adopt any load balancer of the account by its ID, as the upstream project does. Otherwise load balancers of others are adopted only if an "+
 			"annotation of the namespace allows it: "+loadbalancer.TakeOverAnnotation+".")
 	sections.FlagSet("digitalocean").BoolVar(&o.requireTag, "require-cluster-tag", false,
-		"Make only droplets with the cluster's tag, k8s:DO_CLUSTER_ID, targets of load balancers. For others an "+
+		"Initialize only Nodes of droplets with the cluster's tag, k8s:DO_CLUSTER_ID, and make only those targets of load "+
+			"balancers. For others an "+
 			"administrator confirms the Node with the label "+instance.ConfirmedLabel+"=ID. Nothing is required while no "+
 			"droplet carries the tag.")
 	sections.FlagSet("digitalocean").StringSliceVar(&o.domains, "allow-certificate-domains", nil,

@@ -43,7 +43,7 @@ func (l *countedLists) Certificates(context.Context) ([]loadbalancer.Certificate
 	return l.certificates, nil
 }
 
-// What nobody leads to is counted from lists that were read anyway, and is unknown before, and when they are old: scraping calls nobody.
+// What nothing refers to is counted from lists that were read anyway, and is unknown before, and when they are old: scraping calls nobody.
 func TestUnreferencedCostsNoCall(t *testing.T) {
 	t.Parallel()
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC))
@@ -70,7 +70,7 @@ func TestUnreferencedCostsNoCall(t *testing.T) {
 	c.services, c.nodes = corelisters.NewServiceLister(services), corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil))
 	scraped := func(when, balancers, certificates string) {
 		t.Helper()
-		want := `# HELP mooring_digitalocean_unreferenced Objects of the cluster at DigitalOcean to which nobody leads, by kind, in the lists that are read anyway; -1 while that is unknown.
+		want := `# HELP mooring_digitalocean_unreferenced Objects of the cluster at DigitalOcean to which nothing refers, by kind, in the lists that are read anyway; -1 while that is unknown.
 # TYPE mooring_digitalocean_unreferenced gauge
 mooring_digitalocean_unreferenced{kind="certificate"} ` + certificates + `
 mooring_digitalocean_unreferenced{kind="load_balancer"} ` + balancers + "\n"

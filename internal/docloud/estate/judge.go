@@ -21,7 +21,7 @@ import (
 // patience is how long the record of something new may take, and how far lists may lag.
 const patience = 10 * time.Minute
 
-// Judge decides what is this cluster's, and what leads to it. Equal worlds give equal reports, in whichever order they
+// Judge decides what is this cluster's, and what refers to it. Equal worlds give equal reports, in whichever order they
 // were read.
 func Judge(w World) Report {
 	j := &judging{
@@ -64,7 +64,7 @@ func (j *judging) sorted() []*corev1.Service {
 func keyOf(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
 
 func (j *judging) add(o Object) {
-	if o.State == Nobody {
+	if o.State == Unreferenced {
 		o.Next = cmp.Or(o.Next, fmt.Sprintf("kubectl mooring estate remove %s %s --yes", o.Kind.argument(), o.ID))
 	}
 	j.report.Objects = append(j.report.Objects, o)
@@ -115,7 +115,7 @@ func (j *judging) loadBalancers() {
 	for _, s := range j.Services {
 		if id := loadbalancer.Held(s); id != "" && !listed[id] {
 			listed[id] = true
-			j.add(Object{Kind: LoadBalancer, ID: id, State: Unknown, LedBy: []string{"Service " + keyOf(s)}, Why: why})
+			j.add(Object{Kind: LoadBalancer, ID: id, State: Unknown, ReferencedBy: []string{"Service " + keyOf(s)}, Why: why})
 		}
 	}
 }
@@ -141,10 +141,10 @@ const (
 
 // loadBalancer judges one load balancer.
 func (j *judging) loadBalancer(o loadbalancer.Observed) (Object, whose) {
-	object := Object{Kind: LoadBalancer, Name: o.Name, ID: o.ID, State: Led, MonthlyCents: balancerCents(o)}
+	object := Object{Kind: LoadBalancer, Name: o.Name, ID: o.ID, State: Referenced, MonthlyCents: balancerCents(o)}
 	lead := j.leads.To(o)
 	if lead.Service != nil {
-		object.LedBy = []string{"Service " + keyOf(lead.Service)}
+		object.ReferencedBy = []string{"Service " + keyOf(lead.Service)}
 	}
 	own := j.tag != "" && slices.ContainsFunc(o.Tags, func(t string) bool { return strings.EqualFold(t, j.tag) })
 	switch {
@@ -155,7 +155,7 @@ func (j *judging) loadBalancer(o loadbalancer.Observed) (Object, whose) {
 	case !own:
 		return object, another
 	case lead.Service != nil:
-		object.LedBy[0] += " (by an annotation alone)"
+		object.ReferencedBy[0] += " (by an annotation alone)"
 		return object, mine
 	}
 	foreign := len(o.DropletIDs) > 0 && !slices.ContainsFunc(o.DropletIDs, func(id int) bool { return slices.Contains(j.Machines, id) })
@@ -164,11 +164,11 @@ func (j *judging) loadBalancer(o loadbalancer.Observed) (Object, whose) {
 		object.State, object.Why = Settling, "it has just been made, and no Service has a record of it yet"
 	case foreign:
 		object.State = Unknown
-		object.Why = "no Service leads to it, but it serves droplets of which none is a Node of this cluster: " +
+		object.Why = "no Service refers to it, but it serves droplets of which none is a Node of this cluster: " +
 			"another cluster may have the same ID (DO_CLUSTER_ID)"
 		object.Next = "see whose droplets they are in DigitalOcean's panel; nothing is removed while that is so"
 	default:
-		object.State, object.Why = Nobody, "it has the tag "+j.tag+", and no Service leads to it"
+		object.State, object.Why = Unreferenced, "it has the tag "+j.tag+", and no Service refers to it"
 	}
 	return object, mine
 }
@@ -190,29 +190,29 @@ func (j *judging) certificates() {
 		if !strings.HasPrefix(c.Name, loadbalancer.ManagedPrefix) {
 			continue
 		}
-		object := Object{Kind: Certificate, Name: c.Name, ID: c.ID, State: Led, MonthlyCents: new(int)}
+		object := Object{Kind: Certificate, Name: c.Name, ID: c.ID, State: Referenced, MonthlyCents: new(int)}
 		for _, s := range []*corev1.Service{askers[c.Name], askers[c.ID]} {
 			if s != nil {
-				object.LedBy = append(object.LedBy, "Service "+keyOf(s))
+				object.ReferencedBy = append(object.ReferencedBy, "Service "+keyOf(s))
 			}
 		}
-		foreign := len(object.LedBy) == 0 && len(users[c.ID]) > 0
+		foreign := len(object.ReferencedBy) == 0 && len(users[c.ID]) > 0
 		for _, o := range users[c.ID] {
-			object.LedBy = append(object.LedBy, o.String())
+			object.ReferencedBy = append(object.ReferencedBy, o.String())
 			foreign = foreign && !j.ours[o.ID]
 		}
-		object.LedBy = uniq(object.LedBy)
+		object.ReferencedBy = uniq(object.ReferencedBy)
 		switch {
 		case foreign:
 			j.report.Others++
 			continue
-		case len(object.LedBy) > 0:
+		case len(object.ReferencedBy) > 0:
 		case !j.LoadBalancers.Read:
 			object.State, object.Why = Unknown, "load balancers could not be read, and one of them may use it"
 		case c.State == loadbalancer.CertificatePending:
 			object.State, object.Why = Settling, "it is being issued, and another cluster of the account may wait for it"
 		default:
-			object.State = Nobody
+			object.State = Unreferenced
 			object.Why = "no load balancer of the account uses it, and no Service of this cluster asks for it; " +
 				"another cluster that needs it makes it again"
 		}
@@ -263,7 +263,7 @@ func (j *judging) firewall() {
 	}
 	for _, f := range j.Firewalls.Items {
 		if ours, _ := firewall.Ours(f, j.Firewall); f.Name == j.Firewall.Name && f.Name != "" && ours {
-			j.add(Object{Kind: Firewall, Name: f.Name, ID: f.ID, State: Led, LedBy: []string{j.Controller}, MonthlyCents: new(int)})
+			j.add(Object{Kind: Firewall, Name: f.Name, ID: f.ID, State: Referenced, ReferencedBy: []string{j.Controller}, MonthlyCents: new(int)})
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (j *judging) firewall() {
 func (j *judging) storage() {
 	for _, s := range j.Storage {
 		j.add(Object{
-			Kind: s.Kind, Name: s.Name, ID: s.ID, State: s.State, LedBy: s.LedBy, Why: s.Why, Next: s.Next, MonthlyCents: storageCents(s),
+			Kind: s.Kind, Name: s.Name, ID: s.ID, State: s.State, ReferencedBy: s.ReferencedBy, Why: s.Why, Next: s.Next, MonthlyCents: storageCents(s),
 		})
 	}
 }

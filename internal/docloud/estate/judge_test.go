@@ -112,13 +112,13 @@ func using(o loadbalancer.Observed, id string) loadbalancer.Observed {
 
 // row is an object in few words.
 func row(o estate.Object) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", o.Kind, o.ID, o.State, strings.Join(o.LedBy, ", ")))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", o.Kind, o.ID, o.State, strings.Join(o.ReferencedBy, ", ")))
 }
 
 // Each way in which a Service leads, or does not lead, to a load balancer; whose it is by its tags; what was not read.
 func TestWhoLeadsToWhat(t *testing.T) {
 	t.Parallel()
-	const nobody, shop = "load balancer 1 nobody", "load balancer 1 led Service shop/web"
+	const lost, shop = "load balancer 1 unreferenced", "load balancer 1 referenced Service shop/web"
 	held := condition(loadbalancer.ConditionHeld, loadbalancer.RecordMade, "1", now())
 	for name, test := range map[string]struct {
 		world   estate.World
@@ -126,8 +126,8 @@ func TestWhoLeadsToWhat(t *testing.T) {
 		others  int
 		unread  string
 	}{
-		"left behind":                     {world(with(balancer("1", ours))), []string{nobody}, 0, ""},
-		"left behind beside another's":    {world(with(balancer("1", ours), balancer("2", theirs))), []string{nobody}, 1, ""},
+		"left behind":                     {world(with(balancer("1", ours))), []string{lost}, 0, ""},
+		"left behind beside another's":    {world(with(balancer("1", ours), balancer("2", theirs))), []string{lost}, 1, ""},
 		"held":                            {world(with(balancer("1", ours)), services(service("web", held))), []string{shop}, 0, ""},
 		"held without a tag":              {world(with(balancer("1")), services(service("web", held))), []string{shop}, 0, ""},
 		"taken over from another cluster": {world(with(balancer("1", theirs)), services(service("web", held))), []string{shop}, 0, ""},
@@ -164,7 +164,7 @@ func TestWhoLeadsToWhat(t *testing.T) {
 			return o
 		}())), []string{"load balancer 1 settling"}, 0, ""},
 		"serves droplets of others": {world(with(func() loadbalancer.Observed { o := balancer("1", ours); o.DropletIDs = []int{7}; return o }())), []string{"load balancer 1 unknown"}, 0, ""},
-		"serves nothing":            {world(with(func() loadbalancer.Observed { o := balancer("1", ours); o.DropletIDs = nil; return o }())), []string{nobody}, 0, ""},
+		"serves nothing":            {world(with(func() loadbalancer.Observed { o := balancer("1", ours); o.DropletIDs = nil; return o }())), []string{lost}, 0, ""},
 		"without an ID of the cluster": {
 			world(with(balancer("1", ours)), func(w *estate.World) { w.Cluster.ID = "" }), nil, 0, "tags: the cluster's ID (DO_CLUSTER_ID) is not known",
 		},
@@ -177,18 +177,18 @@ func TestWhoLeadsToWhat(t *testing.T) {
 			[]string{"load balancer 1 unknown Service shop/web"}, 0, "load balancers: 503",
 		},
 		"the list lacks it":         {world(services(service("web", held))), []string{"load balancer 1 unknown Service shop/web"}, 0, ""},
-		"a certificate nobody uses": {world(certificates(certificate("c", nil))), []string{"certificate c nobody"}, 0, ""},
+		"a certificate nobody uses": {world(certificates(certificate("c", nil))), []string{"certificate c unreferenced"}, 0, ""},
 		"a person's certificate":    {world(certificates(certificate("c", func(c *loadbalancer.Certificate) { c.Name = "wildcard" }))), nil, 0, ""},
 		"a certificate that is being issued": {
 			world(certificates(certificate("c", func(c *loadbalancer.Certificate) { c.State = loadbalancer.CertificatePending }))), []string{"certificate c settling"}, 0, "",
 		},
 		"a certificate that a Service asks for": {
 			world(certificates(certificate("c", nil)), services(service("web", annotated(annotation.CertificateDomains, "a.example.com")))),
-			[]string{"certificate c led Service shop/web"}, 0, "",
+			[]string{"certificate c referenced Service shop/web"}, 0, "",
 		},
 		"a certificate of a load balancer that is left behind": {
 			world(certificates(certificate("c", nil)), with(using(balancer("1", ours), "c"))),
-			[]string{nobody, `certificate c led load balancer "name-1" (1)`}, 0, "",
+			[]string{lost, `certificate c referenced load balancer "name-1" (1)`}, 0, "",
 		},
 		"another cluster's certificate": {world(certificates(certificate("c", nil)), with(using(balancer("1", theirs), "c"))), nil, 2, ""},
 		"a certificate while load balancers cannot be read": {
@@ -204,7 +204,7 @@ func TestWhoLeadsToWhat(t *testing.T) {
 			world(func(w *estate.World) {
 				w.Firewall, w.Controller = firewall.Config{Name: "public", Tags: []string{ours}}, "Deployment kube-system/ccm"
 				w.Firewalls = estate.Listed([]firewall.Observed{{ID: "f", Name: "public", Tags: []string{ours}}, {ID: "g", Name: "ssh", Tags: []string{ours}}, {ID: "h"}}, nil)
-			}), []string{"firewall f led Deployment kube-system/ccm"}, 0, "",
+			}), []string{"firewall f referenced Deployment kube-system/ccm"}, 0, "",
 		},
 		"a firewall of the same name that is another's": {
 			world(func(w *estate.World) {
@@ -215,10 +215,10 @@ func TestWhoLeadsToWhat(t *testing.T) {
 		"volumes and snapshots": {
 			world(func(w *estate.World) {
 				w.Storage = []estate.Stored{
-					{Kind: estate.Snapshot, Name: "clone-pvc-1", ID: "s", GiB: 2.5, State: estate.Nobody, Why: "no VolumeSnapshotContent has it"},
-					{Kind: estate.Volume, Name: "pvc-1", ID: "v", GiB: 10, State: estate.Led, LedBy: []string{"PersistentVolume pvc-1"}},
+					{Kind: estate.Snapshot, Name: "clone-pvc-1", ID: "s", GiB: 2.5, State: estate.Unreferenced, Why: "no VolumeSnapshotContent has it"},
+					{Kind: estate.Volume, Name: "pvc-1", ID: "v", GiB: 10, State: estate.Referenced, ReferencedBy: []string{"PersistentVolume pvc-1"}},
 				}
-			}), []string{"snapshot s nobody", "volume v led PersistentVolume pvc-1"}, 0, "",
+			}), []string{"snapshot s unreferenced", "volume v referenced PersistentVolume pvc-1"}, 0, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,10 +227,10 @@ func TestWhoLeadsToWhat(t *testing.T) {
 			var rows []string
 			for _, o := range r.Objects {
 				rows = append(rows, row(o))
-				if removal := "kubectl mooring estate remove "; (o.State == estate.Nobody) != strings.HasPrefix(o.Next, removal) {
+				if removal := "kubectl mooring estate remove "; (o.State == estate.Unreferenced) != strings.HasPrefix(o.Next, removal) {
 					t.Errorf("%s: next is %q", row(o), o.Next)
 				}
-				if (o.State == estate.Led) != (o.Why == "") {
+				if (o.State == estate.Referenced) != (o.Why == "") {
 					t.Errorf("%s: why is %q", row(o), o.Why)
 				}
 			}
@@ -266,7 +266,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// The doctor warns of what nobody leads to and of what is unknown, and calls only a whole estate well.
+// The doctor warns of what nothing refers to and of what is unknown, and calls only a whole estate well.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -287,8 +287,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// Of random accounts: what nobody leads to has this cluster's tag and no other's proof, is not new, and was in a list
-// that was read; what a Service holds is never nobody's; no order matters.
+// Of random accounts: what nothing refers to has this cluster's tag and no other's proof, is not new, and was in a list
+// that was read; what a Service holds is never unreferenced; no order matters.
 func TestNobodyIsProven(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -313,7 +313,7 @@ func TestNobodyIsProven(t *testing.T) {
 			w.LoadBalancers = estate.Listed[loadbalancer.Observed](nil, errors.New("503"))
 		}
 		r := estate.Judge(w)
-		for _, o := range r.In(estate.Nobody) {
+		for _, o := range r.In(estate.Unreferenced) {
 			proven(t, w, o)
 		}
 		shuffled := w

@@ -19,7 +19,7 @@ func (r Report) In(state State) []Object {
 
 // NeedsAttention reports whether a person has to look: something is left over, or not everything could be judged.
 func (r Report) NeedsAttention() bool {
-	return len(r.In(Nobody)) > 0 || len(r.In(Unknown)) > 0 || len(r.NotRead) > 0
+	return len(r.In(Unreferenced)) > 0 || len(r.In(Unknown)) > 0 || len(r.NotRead) > 0
 }
 
 // String names an object for people.
@@ -48,7 +48,7 @@ func (r Report) Text(width int) string {
 		state State
 		title string
 	}{
-		{Nobody, "Nobody leads to"}, {Unknown, "Unknown"}, {Settling, "New"}, {Led, "In use"},
+		{Unreferenced, "Nothing refers to"}, {Unknown, "Unknown"}, {Settling, "New"}, {Referenced, "In use"},
 	} {
 		objects := r.In(part.state)
 		if len(objects) == 0 {
@@ -70,8 +70,8 @@ func (r Report) Text(width int) string {
 func (o Object) text(b *strings.Builder, width int) {
 	const indent = "        "
 	line := fmt.Sprintf("%s, %s", o, o.Costs())
-	if len(o.LedBy) > 0 {
-		line += ": " + strings.Join(o.LedBy, ", ")
+	if len(o.ReferencedBy) > 0 {
+		line += ": " + strings.Join(o.ReferencedBy, ", ")
 	}
 	b.WriteString(prose.Wrap("  ", "    ", line, width))
 	if o.Why != "" {
@@ -85,7 +85,7 @@ func (o Object) text(b *strings.Builder, width int) {
 // Summary is what all costs, in sentences.
 func (r Report) Summary() string {
 	all, unpriced := sum(r.Objects)
-	lost, lostUnpriced := sum(r.In(Nobody))
+	lost, lostUnpriced := sum(r.In(Unreferenced))
 	droplets := prose.Plural(r.Droplets.Nodes, "droplet") + " of Nodes"
 	if r.Droplets.Others > 0 {
 		droplets += fmt.Sprintf(", and %d with the cluster's tag and without a Node,", r.Droplets.Others)
@@ -94,8 +94,8 @@ func (r Report) Summary() string {
 	if n := unpriced + r.Droplets.Unpriced; n > 0 {
 		out += fmt.Sprintf(" The price of %d more is unknown.", n)
 	}
-	if n := len(r.In(Nobody)); n > 0 {
-		out += fmt.Sprintf(" Nobody leads to %s, which cost %s a month", prose.Plural(n, "object"), Dollars(&lost))
+	if n := len(r.In(Unreferenced)); n > 0 {
+		out += fmt.Sprintf(" Nothing refers to %s, which cost %s a month", prose.Plural(n, "object"), Dollars(&lost))
 		if lostUnpriced > 0 {
 			out += fmt.Sprintf(", and %d of which the price is unknown", lostUnpriced)
 		}
@@ -107,7 +107,7 @@ func (r Report) Summary() string {
 	return out
 }
 
-// Unreferenced counts the load balancers and certificates to which nobody leads, each as far as that is known.
+// Unreferenced counts the load balancers and certificates to which nothing refers, each as far as that is known.
 func (w World) Unreferenced() map[Kind]int {
 	r := Judge(w)
 	counts := map[Kind]int{}
@@ -117,7 +117,7 @@ func (w World) Unreferenced() map[Kind]int {
 	if w.LoadBalancers.Read && w.Certificates.Read {
 		counts[Certificate] = 0
 	}
-	for _, o := range r.In(Nobody) {
+	for _, o := range r.In(Unreferenced) {
 		if n, known := counts[o.Kind]; known {
 			counts[o.Kind] = n + 1
 		}
@@ -135,9 +135,9 @@ func (r Report) Findings() []finding.Finding {
 
 func findings(r Report) []finding.Finding {
 	var out []finding.Finding
-	for _, o := range r.In(Nobody) {
+	for _, o := range r.In(Unreferenced) {
 		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: o.String(), What: fmt.Sprintf("nobody leads to %s, %s", o, o.Costs()), Why: o.Why, Do: o.Next,
+			Severity: finding.Warning, Where: o.String(), What: fmt.Sprintf("nothing refers to %s, %s", o, o.Costs()), Why: o.Why, Do: o.Next,
 		})
 	}
 	for _, o := range r.In(Unknown) {

@@ -59,10 +59,10 @@ type Stored struct {
 	Kind     Kind
 	Name, ID string
 	// GiB is the billed size.
-	GiB   float64
-	State State
-	LedBy []string
-	Why   string
+	GiB          float64
+	State        State
+	ReferencedBy []string
+	Why          string
 	// Next is what to do where nothing can be removed by a command, empty otherwise.
 	Next string
 }
@@ -107,26 +107,26 @@ type State string
 
 // The states of objects.
 const (
-	// Nobody is an object of this cluster to which nothing in the cluster leads.
-	Nobody State = "nobody"
+	// Unreferenced is an object of this cluster to which nothing in the cluster refers.
+	Unreferenced State = "unreferenced"
 	// Unknown is an object of which that cannot be told.
 	Unknown State = "unknown"
-	// Settling is an object that is so new that what leads to it may not be written yet.
+	// Settling is an object that is so new that what refers to it may not be written yet.
 	Settling State = "settling"
-	// Led is an object to which something in the cluster leads.
-	Led State = "led"
+	// Referenced is an object to which something in the cluster leads.
+	Referenced State = "referenced"
 )
 
 // rank orders states, what needs a person first.
 func (s State) rank() int {
 	switch s {
-	case Nobody:
+	case Unreferenced:
 		return 0
 	case Unknown:
 		return 1
 	case Settling:
 		return 2
-	case Led:
+	case Referenced:
 	}
 	return 3
 }
@@ -137,9 +137,9 @@ type Object struct {
 	Name  string `json:"name,omitempty"`
 	ID    string `json:"id"`
 	State State  `json:"state"`
-	// LedBy is what leads to it, as a person calls it.
-	LedBy []string `json:"ledBy,omitempty"`
-	// Why is the reason of a state other than [Led], in one sentence; Next the next step.
+	// ReferencedBy is what refers to it, as a person calls it.
+	ReferencedBy []string `json:"referencedBy,omitempty"`
+	// Why is the reason of a state other than [Referenced], in one sentence; Next the next step.
 	Why  string `json:"why,omitempty"`
 	Next string `json:"next,omitempty"`
 	// MonthlyCents is what it costs in a month in US cents, nil if there is no source for its price.
@@ -158,7 +158,7 @@ type Droplets struct {
 
 // Report is the estate. Its JSON form is a contract with programs.
 type Report struct {
-	// Objects are in the order of their states, what nobody leads to first.
+	// Objects are in the order of their states, what nothing refers to first.
 	Objects  []Object `json:"objects"`
 	Droplets Droplets `json:"droplets"`
 	// Others is how many load balancers and certificates of the account are somebody else's.

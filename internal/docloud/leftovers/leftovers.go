@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leftovers is the metric of what the cluster has at DigitalOcean and nobody leads to. It is counted when it is
+// Package leftovers is the metric of what the cluster has at DigitalOcean and nothing refers to. It is counted when it is
 // scraped, from the lists that were read last: it costs no call to DigitalOcean.
 package leftovers
 
@@ -22,7 +22,7 @@ type Metrics struct {
 // NewMetrics makes the metric and registers it.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{desc: prometheus.NewDesc("mooring_digitalocean_unreferenced",
-		"Objects of the cluster at DigitalOcean to which nobody leads, by kind, in the lists that are read anyway; -1 while that is unknown.", []string{"kind"}, nil)}
+		"Objects of the cluster at DigitalOcean to which nothing refers, by kind, in the lists that are read anyway; -1 while that is unknown.", []string{"kind"}, nil)}
 	registry.MustRegister(m)
 	return m
 }

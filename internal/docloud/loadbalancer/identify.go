@@ -288,7 +288,7 @@ func (s Search) doubt(o Observed, mine claim) string {
 
 // Leftover returns the load balancer that was most likely made for the Service by a process that died before it could
 // note that, under a name that the Service has no longer: it carries this cluster's tag, has exactly the Service's
-// forwarding rules, and neither the record, the annotation nor the name of any Service leads to it. Nil for none. That
+// forwarding rules, and neither the record, the annotation nor the name of any Service refers to it. Nil for none. That
 // is a guess, so that nothing but a warning may follow from it.
 func Leftover(s Search) *Observed {
 	tag := ClusterTag(s.ClusterID)

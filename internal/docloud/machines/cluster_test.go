@@ -473,6 +473,31 @@ func TestADisputedNodeIsNotInitialized(t *testing.T) {
 	})
 }
 
+// Where the cluster's tag is required, a new Node of a droplet without it is not initialized, although it has the
+// droplet's name, until an administrator confirms it; while no droplet has the tag none needs it.
+func TestAnUntaggedDropletIsNotInitialized(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{Seed: 24}, func(t *testing.T, w *world) {
+		w.config.Tag, w.config.RequireTag = "k8s:ours", true
+		first := w.fleet(1)[0] // no droplet has the tag
+		ours := w.Droplet(sim.DropletSpec{Name: w.NodeName(1), Tags: []string{"k8s:ours"}})
+		w.join(ours.Name, true)
+		testkit.Eventually(t, "the Node of a tagged droplet", func() string { return w.initialized(ours) })
+		database := w.Droplet(sim.DropletSpec{Name: w.NodeName(2)})
+		w.asked(4) // the list shows the tag
+		w.join(database.Name, true)
+		w.Reported(database.Name, EventDisputed, "not initialized: it names droplet", "lacks the tag k8s:ours")
+		if n, err := w.node(database.Name); err != nil || !uninitialized(n) || n.Spec.ProviderID != "" {
+			t.Errorf("the Node of a droplet without the tag: %v (%v)", n, err)
+		}
+		if problem := w.initialized(first); problem != "" {
+			t.Errorf("an older Node lost something: %s", problem)
+		}
+		w.PatchNode(database.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, instance.ConfirmedLabel, database.ID))
+		testkit.Eventually(t, "the confirmed Node", func() string { return w.initialized(database) })
+	})
+}
+
 // The token rotates while the process runs: the old one is refused, and the next call is made with the new one.
 func TestTokenRotation(t *testing.T) {
 	t.Parallel()

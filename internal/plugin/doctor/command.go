@@ -26,7 +26,7 @@ const long = `Check a cluster for known hazards. Nothing is written. Without a s
   certificates     certificates that have expired or expire soon; Secrets are only counted, unless --secrets says otherwise
   etcdstorages     tenants of etcd storage that are not ready, and a core etcd that is not healthy
   volumes          two volume drivers at once, the automount udev rule, missing topology labels, StorageClasses that differ
-  estate           what the cluster pays for at DigitalOcean and nobody leads to; DO_ACCESS_TOKEN names the token
+  estate           what the cluster pays for at DigitalOcean and nothing refers to; DO_ACCESS_TOKEN names the token
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
   nodesync         what prevents calico-node-sync from working: Calico's datastore, ambiguous names, machines that are held back
 

@@ -21,9 +21,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
-const removeLong = `Remove an object at DigitalOcean to which nobody leads, as "kubectl mooring estate" shows it. Without --yes it prints what would be removed, and nothing is deleted.
+const removeLong = `Remove an object at DigitalOcean to which nothing refers, as "kubectl mooring estate" shows it. Without --yes it prints what would be removed, and nothing is deleted.
 
-With --yes the object is read again by its ID, and after it the Services, Nodes, volumes and snapshots of the cluster: it is deleted only if nobody leads to it then
+With --yes the object is read again by its ID, and after it the Services, Nodes, volumes and snapshots of the cluster: it is deleted only if nothing refers to it then
 either. An object to which something leads, that is new, or of which something could not be read is refused. So is any object while it is not recorded which account
 the cluster's droplets are in (by digitalocean-cloud-controller-manager, on a Lease in kube-system).
 
@@ -37,7 +37,7 @@ const removeExample = `  kubectl mooring estate remove load-balancer 4de7ac8b-49
 func newRemove(env *observe.Env) *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
-		Use: "remove KIND ID", Short: "Remove an object to which nobody leads", Long: removeLong, Example: removeExample,
+		Use: "remove KIND ID", Short: "Remove an object to which nothing refers", Long: removeLong, Example: removeExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("%s needs KIND and ID, as 'kubectl mooring estate' shows; see '%[1]s --help'", cmd.CommandPath())
@@ -101,7 +101,7 @@ func remove(ctx context.Context, c *observe.Cluster, kind estate.Kind, id string
 	return nil
 }
 
-// nobodys is an object to which nobody leads, or one sentence that says why it is not removed.
+// nobodys is an object to which nothing refers, or one sentence that says why it is not removed.
 func nobodys(r estate.Report, kind estate.Kind, id string) (estate.Object, error) {
 	o, found := observe.Find(r, kind, id)
 	if !found {
@@ -112,14 +112,14 @@ func nobodys(r estate.Report, kind estate.Kind, id string) (estate.Object, error
 		return estate.Object{}, errors.New(text)
 	}
 	switch o.State {
-	case estate.Nobody:
+	case estate.Unreferenced:
 		return o, nil
-	case estate.Led:
+	case estate.Referenced:
 		verb := "leads"
-		if len(o.LedBy) > 1 {
+		if len(o.ReferencedBy) > 1 {
 			verb = "lead"
 		}
-		return o, fmt.Errorf("%s is not removed: %s %s to it", o, strings.Join(o.LedBy, " and "), verb)
+		return o, fmt.Errorf("%s is not removed: %s %s to it", o, strings.Join(o.ReferencedBy, " and "), verb)
 	default:
 		return o, fmt.Errorf("%s is not removed: whether somebody leads to it is not certain: %s", o, o.Why)
 	}
@@ -127,7 +127,7 @@ func nobodys(r estate.Report, kind estate.Kind, id string) (estate.Object, error
 
 // Preview prints what would be removed.
 func Preview(o estate.Object, to io.Writer) {
-	say(to, fmt.Sprintf("This would be deleted: %s, %s. Nobody leads to it: %s.", o, o.Costs(), o.Why))
+	say(to, fmt.Sprintf("This would be deleted: %s, %s. Nothing refers to it: %s.", o, o.Costs(), o.Why))
 	say(to, "Nothing was deleted. To delete it: "+o.Next)
 }
 

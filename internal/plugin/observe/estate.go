@@ -31,7 +31,7 @@ const controllerName = "digitalocean-cloud-controller-manager"
 // ErrNoToken is that DigitalOcean is not queried.
 var ErrNoToken = errors.New("DigitalOcean is not queried")
 
-// Estate is what was read of DigitalOcean, and of what in the cluster leads to it.
+// Estate is what was read of DigitalOcean, and of what in the cluster refers to it.
 type Estate struct {
 	World  estate.World
 	client *doapi.Client
@@ -118,19 +118,19 @@ const storageSide = "volumes: "
 func storage(w volumes.World, r volumes.Report) []estate.Stored {
 	var out []estate.Stored
 	for _, v := range r.Volumes {
-		s := estate.Stored{Kind: estate.Volume, Name: v.Volume, ID: v.ID, GiB: float64(v.GiB), State: estate.Led}
+		s := estate.Stored{Kind: estate.Volume, Name: v.Volume, ID: v.ID, GiB: float64(v.GiB), State: estate.Referenced}
 		switch {
 		case v.ID == "", v.State == volumes.Gone: // it costs nothing
 			continue
 		case v.State == volumes.Unclaimed:
 			s.State, s.Why, s.Next = stateOfFinding(v.Findings[0])
-			if s.State == estate.Nobody && v.Droplet != 0 {
+			if s.State == estate.Unreferenced && v.Droplet != 0 {
 				s.State, s.Next = estate.Unknown, "detach it in DigitalOcean's panel, if nothing uses it"
 			}
 		default:
-			s.LedBy = []string{"PersistentVolume " + v.Volume}
+			s.ReferencedBy = []string{"PersistentVolume " + v.Volume}
 			if v.Claim != "" {
-				s.LedBy = append(s.LedBy, "claim "+v.Claim)
+				s.ReferencedBy = append(s.ReferencedBy, "claim "+v.Claim)
 			}
 		}
 		out = append(out, s)
@@ -144,13 +144,13 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 		owners[content.Handle] = "VolumeSnapshotContent " + content.Name
 	}
 	for _, snapshot := range w.Cloud.Snapshots {
-		s := estate.Stored{Kind: estate.Snapshot, Name: snapshot.Name, ID: snapshot.ID, GiB: snapshot.Billed, State: estate.Led}
+		s := estate.Stored{Kind: estate.Snapshot, Name: snapshot.Name, ID: snapshot.ID, GiB: snapshot.Billed, State: estate.Referenced}
 		if f, ok := alone[s.ID]; ok {
 			s.State, s.Why, s.Next = stateOfFinding(f)
 		} else if owners[s.ID] == "" {
 			continue
 		} else {
-			s.LedBy = []string{owners[s.ID]}
+			s.ReferencedBy = []string{owners[s.ID]}
 		}
 		out = append(out, s)
 	}
@@ -161,7 +161,7 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 func stateOfFinding(f agreement.Finding) (state estate.State, why, next string) {
 	switch f.Verdict {
 	case agreement.Disagree:
-		return estate.Nobody, f.What, ""
+		return estate.Unreferenced, f.What, ""
 	case agreement.Settling:
 		return estate.Settling, f.What, ""
 	default:

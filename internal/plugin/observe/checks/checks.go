@@ -39,7 +39,7 @@ func Parts() []Check {
 		{"rbac", "Find rights that a component needs and does not have", rightsLong, lookAtRights},
 		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not healthy", storagesLong, lookAtStorages},
 		{"volumes", "Find what keeps DigitalOcean's volumes from being attached, mounted or made", volumesLong, lookAtVolumes},
-		{estate.CheckEstate, "Find what the cluster pays for at DigitalOcean and nobody leads to", estateLong, lookAtEstate},
+		{estate.CheckEstate, "Find what the cluster pays for at DigitalOcean and nothing refers to", estateLong, lookAtEstate},
 		{Certificates, "Find certificates that have expired or expire soon", certificatesLong, lookAtCertificates},
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
-const estateLong = `Find what this cluster has at DigitalOcean and pays for, and to which nothing in the cluster leads: load balancers, certificates, volumes and snapshots.
+const estateLong = `Find what this cluster has at DigitalOcean and pays for, and to which nothing in the cluster refers: load balancers, certificates, volumes and snapshots.
 "kubectl mooring estate" lists all of it, with prices, and removes what is left over.
 
 DigitalOcean is read with the token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE, as by "kubectl mooring estate". Without a token that is a note, in clusters where
@@ -29,7 +29,7 @@ func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 		return []finding.Finding{notLookedAt(estate.CheckEstate, "DigitalOcean", err)}
 	case doctor.RunsCloud(x.workloads(ctx)):
 		return []finding.Finding{{
-			Check: estate.CheckEstate, Severity: finding.Note, What: "what nobody leads to at DigitalOcean is not known: " + observe.OneLine(err),
+			Check: estate.CheckEstate, Severity: finding.Note, What: "what nothing refers to at DigitalOcean is not known: " + observe.OneLine(err),
 			Do: "set DO_ACCESS_TOKEN, and run `kubectl mooring estate`",
 		}}
 	}
