@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
@@ -27,11 +28,12 @@ type contender struct {
 	stop    context.CancelFunc
 	dead    atomic.Bool
 	calls   atomic.Int64
+	refused atomic.Int64 // watches
 	ended   chan struct{}
 }
 
 // contend starts a replica on a Lease that all share. One that is dead makes no call any more, as after kill -9.
-func contend(t *testing.T, shared *fake.Clientset, name string, prompt bool) *contender {
+func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches bool) *contender {
 	t.Helper()
 	c := &contender{leads: make(chan time.Time, 1), ended: make(chan struct{})}
 	client := &fake.Clientset{}
@@ -43,8 +45,14 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt bool) *co
 		object, err := shared.Invokes(action, nil)
 		return true, object, err
 	})
-	client.AddWatchReactor("leases", clienttesting.DefaultWatchReactor(nil, errors.New("none")))
 	client.WatchReactionChain = shared.WatchReactionChain
+	if !watches {
+		client.WatchReactionChain = nil
+		client.AddWatchReactor("leases", func(clienttesting.Action) (bool, watch.Interface, error) {
+			c.refused.Add(1)
+			return true, nil, errors.New("forbidden")
+		})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	var lock resourcelock.Interface = &resourcelock.LeaseLock{
@@ -81,9 +89,9 @@ func TestALeaseIsTakenAtOnce(t *testing.T) {
 		for i, prompt := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				shared := fake.NewClientset()
-				leader := contend(t, shared, "one", prompt)
+				leader := contend(t, shared, "one", prompt, true)
 				<-leader.leads
-				standby := contend(t, shared, "two", prompt)
+				standby := contend(t, shared, "two", prompt, true)
 				<-time.After(40 * time.Second)
 				calls[i] = leader.calls.Load() + standby.calls.Load()
 				at := time.Now()
@@ -104,4 +112,29 @@ func TestALeaseIsTakenAtOnce(t *testing.T) {
 			t.Errorf("%d calls in 40 s, client-go's elector makes %d", calls[1], calls[0])
 		}
 	}
+}
+
+// Where the Lease may not be watched, the standby finds out by reading within a retry period, and asks rarely for the
+// watch.
+func TestALeaseThatMayNotBeWatchedIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := fake.NewClientset()
+		leader := contend(t, shared, "one", true, false)
+		<-leader.leads
+		standby := contend(t, shared, "two", true, false)
+		<-time.After(5 * time.Minute)
+		if n := standby.refused.Load(); n > 11 {
+			t.Errorf("%d watches were refused in five minutes", n)
+		}
+		at := time.Now()
+		leader.stop()
+		if took := (<-standby.leads).Sub(at); took > 2*time.Second+5*electionTick {
+			t.Errorf("the Lease was taken after %s", took)
+		}
+		standby.stop()
+		<-leader.ended
+		<-standby.ended
+		synctest.Wait()
+	})
 }
