@@ -28,18 +28,22 @@ func remember(w World, c Config, s census) Memory {
 		m.Holdings = w.Calico.Holdings
 	}
 	signs := signsOf(w)
-	absent := func(cand *candidate) {
+	absent := func(cand *candidate, doubted bool) {
 		a := old[cand.subject.Host].again(*cand, w.Now)
+		if a.Doubted && !doubted && !cand.subject.Exact {
+			a.Since = w.Now // the Kubernetes Node that it may have been was listed until now
+		}
+		a.Doubted = doubted
 		a = a.heard(signs[cand.subject.Host], w.Calico.Revision, w.Now)
 		a.Witnessed = a.Witnessed || slices.ContainsFunc(c.NamesOf(cand.subject), func(s string) bool { return seen[s] })
 		cand.absence = a
 		m.Absences = append(m.Absences, a)
 	}
 	for i := range s.candidates {
-		absent(&s.candidates[i])
+		absent(&s.candidates[i], false)
 	}
 	for i := range s.doubted {
-		absent(&s.doubted[i])
+		absent(&s.doubted[i], true)
 	}
 	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	m.Removals = rememberRemovals(w, c)

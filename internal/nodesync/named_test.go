@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A machine that was renamed has a Node and a Calico Node under its new name. The old name goes by itself if the deletion of its Node was
@@ -79,6 +80,34 @@ func TestAWatchedRenameIsRemembered(t *testing.T) {
 	later.Memory = p.Memory
 	if p := MakePlan(later, c); removedHosts(p) != "a" {
 		t.Errorf("forgotten:\n%s", p)
+	}
+}
+
+// A grace period does not run while a Kubernetes Node is listed that the machine may be.
+func TestGraceBeginsWhenTheDoubtIsOver(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ calico, doubt string }{
+		"by a domain":        {"a=a", "a.internal"},
+		"by a name like it":  {"a=a", "a.example.com"},
+		"without an orchRef": {"a", "a.internal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := DefaultConfig()
+			c.Domains, c.AdoptUnreferenced = []string{"internal"}, true
+			w := named(c, []string{test.calico, "b=b"}, []string{test.doubt, "b"}, []string{"a"})
+			listed := MakePlan(w, c)
+			w = named(c, []string{test.calico, "b=b"}, []string{"b"}, nil)
+			w.Now, w.Memory = w.Now.Add(time.Hour), listed.Memory
+			gone := MakePlan(w, c)
+			if len(listed.Steps)+len(gone.Steps) > 0 {
+				t.Fatalf("removed within the grace period:\n%s\n%s", listed, gone)
+			}
+			w.Now, w.Memory = w.Now.Add(c.Grace), gone.Memory
+			if p := MakePlan(w, c); removedHosts(p) != "a" {
+				t.Errorf("not removed after the grace period:\n%s", p)
+			}
+		})
 	}
 }
 

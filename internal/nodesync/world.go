@@ -293,6 +293,8 @@ type Absence struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Witnessed reports that the deletion of the Kubernetes Node was watched as it happened.
 	Witnessed bool `json:"witnessed,omitempty"`
+	// Doubted reports that a Kubernetes Node is listed that the machine may be: its grace period begins when that is gone.
+	Doubted bool `json:"doubted,omitempty"`
 	// BlocksStay reports that a plan cleans it and leaves blocks to others. In etcd that removes the Calico Node, and
 	// then nothing else says whose the blocks were, and that the mass guard has let it pass.
 	BlocksStay bool `json:"blocksStay,omitempty"`

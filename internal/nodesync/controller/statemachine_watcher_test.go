@@ -39,6 +39,8 @@ type watcher struct {
 	// wroteNode is the age at which somebody who is not a process of ours last wrote a Calico Node. A round that had begun by then may take it
 	// for having been there when it began.
 	wroteNode map[string]time.Duration
+	// spoke is the age at which somebody who is not a process of ours last wrote a Calico Node or an endpoint of a host.
+	spoke map[string]time.Duration
 	// savedAt is the age at which any process last saved its memory.
 	savedAt time.Duration
 	// jumped reports that the clock was set at some time.
@@ -66,6 +68,7 @@ func newWatcher(u *universe, metrics *Metrics) *watcher {
 	k := &watcher{
 		u: u, metrics: metrics, processes: map[string]*process{}, counts: map[string]int{}, witnessed: map[string]bool{},
 		absentAt: map[string]time.Duration{}, wroteNode: map[string]time.Duration{}, confirmed: map[string]bool{}, passed: map[string]bool{},
+		spoke: map[string]time.Duration{},
 	}
 	u.etcd.wrote = k.wrote
 	return k
@@ -77,6 +80,7 @@ func (k *watcher) clone() *watcher {
 	c.journal, c.removals = slices.Clone(k.journal), slices.Clone(k.removals)
 	c.witnessed, c.absentAt = maps.Clone(k.witnessed), maps.Clone(k.absentAt)
 	c.savedAt, c.jumped = k.savedAt, k.jumped
+	c.spoke = maps.Clone(k.spoke)
 	c.wroteNode, c.confirmed, c.passed = maps.Clone(k.wroteNode), maps.Clone(k.confirmed), maps.Clone(k.passed)
 	return c
 }
@@ -168,7 +172,11 @@ func (k *watcher) wrote(w etcdWrite) {
 	p := k.processes[w.by]
 	if p == nil {
 		for _, c := range w.changes {
+			if strings.HasPrefix(c.key, modelEndpoints) && c.after != nil {
+				k.spoke[modelEndpointHost(c.key)] = k.u.age
+			}
 			if host, ok := strings.CutPrefix(c.key, modelNodes); ok {
+				k.spoke[host] = k.u.age
 				k.wroteNode[host] = k.u.age
 				delete(k.passed, host)
 				for _, other := range k.processes {
