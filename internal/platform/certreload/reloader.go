@@ -151,16 +151,19 @@ func (r *Reloader) Run(ctx context.Context) error {
 	} else {
 		defer watcher.Close()
 	}
-	watch := func() {
-		if err == nil {
-			r.watchDirectories(watcher)
+	// What was read may lie in a directory that replaced the watched one in between, so what has changed is watched and
+	// read once more.
+	refresh := func() {
+		for changed := true; changed; {
+			if err == nil {
+				r.watchDirectories(watcher)
+			}
+			changed, _ = r.Reload() // errors went to OnReload
 		}
 	}
 	ticks, stop := r.ticks(r.interval)
 	defer stop()
-	watch()
-	// A change between New and the watch would otherwise wait for the first tick.
-	_, _ = r.Reload()
+	refresh()
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,15 +172,14 @@ func (r *Reloader) Run(ctx context.Context) error {
 			if event.Has(fsnotify.Chmod) && event.Op == fsnotify.Chmod {
 				continue
 			}
-			_, _ = r.Reload() // errors went to OnReload
+			refresh()
 		case werr := <-watcher.Errors:
 			// An overflow loses events, so read.
 			if errors.Is(werr, fsnotify.ErrEventOverflow) {
-				_, _ = r.Reload()
+				refresh()
 			}
 		case <-ticks:
-			watch() // again, since a directory may have been replaced
-			_, _ = r.Reload()
+			refresh()
 		}
 	}
 }
