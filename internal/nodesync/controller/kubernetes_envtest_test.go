@@ -20,6 +20,8 @@ import (
 func (s *stage) openKubernetesDatastore() *calico.KubernetesAPI {
 	s.t.Helper()
 	s.api.InstallCalicoCRDs(s.t)
+	// Machines of other tests, whose Nodes are gone, are cleaned up first, however many there are.
+	s.config.MinOverlapPercent, s.config.MaxUnwitnessed = 0, 100
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, s.api.Kubeconfig
 	var err error
