@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // census is who is who among the Calico Nodes.
@@ -107,6 +108,7 @@ func (s *census) place(n CalicoNode) {
 	}
 	if s.renamed(cand) {
 		cand.subject.Exact = true
+		cand.subject.Served = strings.Join(s.roster.listedSpellings(s.config, name), " ")
 		s.candidates = append(s.candidates, cand)
 		return
 	}

@@ -117,9 +117,16 @@ func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 		listed[n.Name] = true
 	}
 	m.Awaiting, m.AwaitingLeftovers = Awaiting{}, Awaiting{}
-	m.Absences = slices.DeleteFunc(slices.Clone(m.Absences), func(a Absence) bool {
-		return slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
-	})
+	absences := m.Absences
+	m.Absences = nil
+	for _, a := range absences {
+		other := slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
+		if listed[a.KubernetesNode] || other && !a.Witnessed {
+			continue
+		}
+		a.Doubted = a.Doubted || other // as a census has it: that its deletion was watched is not forgotten
+		m.Absences = append(m.Absences, a)
+	}
 	return m
 }
 
@@ -129,14 +136,20 @@ func (w World) sighted(of Subject, c Config) bool {
 	return slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return slices.Contains(names, s.Node) })
 }
 
-// witnessed are the Kubernetes Nodes whose deletion was watched, lately or as is remembered.
+// witnessed are the Kubernetes Nodes whose deletion was watched, lately or as is remembered of a Calico Node that was not
+// written since.
 func witnessed(w World) map[string]bool {
 	nodes := make(map[string]bool, len(w.Sightings))
 	for _, s := range w.Sightings {
 		nodes[s.Node] = true
 	}
+	absences := make(map[string]Absence, len(w.Memory.Absences))
 	for _, a := range w.Memory.Absences {
-		if a.Witnessed {
+		absences[a.CalicoNode] = a
+	}
+	for _, n := range w.Calico.Nodes {
+		a := absences[n.Name]
+		if a.again(candidate{node: n, subject: Subject{Host: n.Name, KubernetesNode: a.KubernetesNode}}, w.Now).Witnessed {
 			nodes[a.KubernetesNode] = true
 		}
 	}

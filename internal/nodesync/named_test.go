@@ -5,6 +5,7 @@ package nodesync
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,35 @@ func TestGraceBeginsWhenTheDoubtIsOver(t *testing.T) {
 				t.Errorf("not removed after the grace period:\n%s", p)
 			}
 		})
+	}
+}
+
+// A renamed machine is looked up under each of its names that no other machine is known to go by.
+func TestARenamedMachineIsLookedUpByAllItsNames(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.Domains = []string{"internal", "example.com"}
+	w := named(c, []string{"a=a", "a.internal=a.internal", "b=b"}, []string{"a.internal", "b"}, []string{"a"})
+	suspects, _ := Suspects(w, c)
+	if len(suspects) != 1 || !slices.Equal(c.NamesOf(suspects[0]), []string{"a", "a.example.com"}) {
+		t.Fatalf("suspects are %+v", suspects)
+	}
+	w.look("a.example.com", true)
+	if p := MakePlan(w, c); len(p.Steps) > 0 {
+		t.Errorf("removed although it is registered again:\n%s", p)
+	}
+}
+
+// That the deletion of an old name was watched proves nothing once the Calico Node was written again, not even in the round
+// that notices it.
+func TestAWatchedRenameEndsWithAWrite(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.Grace = 0
+	w := named(c, []string{"a=a", "a.example.com=a.example.com", "b=b"}, []string{"a.example.com", "b"}, []string{"a"})
+	w.Sightings, w.Calico.Nodes[0].Revision = nil, 2
+	if p := MakePlan(w, c); len(p.Steps) > 0 || !strings.Contains(p.String(), "may be the same machine") {
+		t.Errorf("removed although calico-node has started:\n%s", p)
 	}
 }
 

@@ -49,13 +49,11 @@ func (c Config) Spellings(name string) []string {
 
 // NamesOf lists the names under which the machine of a Subject may be listed, and must not be: none of a second Calico Node.
 func (c Config) NamesOf(of Subject) []string {
-	switch {
-	case of.Second:
+	if of.Second {
 		return nil
-	case of.Exact:
-		return []string{of.KubernetesNode}
 	}
-	return c.Spellings(of.KubernetesNode)
+	served := strings.Fields(of.Served)
+	return slices.DeleteFunc(c.Spellings(of.KubernetesNode), func(name string) bool { return slices.Contains(served, name) })
 }
 
 // identify returns the name of the Kubernetes Node that a Calico Node belongs to, and whether that is its own name for lack of an orchRef,

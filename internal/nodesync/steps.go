@@ -32,8 +32,10 @@ type Step interface {
 type Subject struct {
 	Host           string `json:"host"`
 	KubernetesNode string `json:"kubernetesNode"`
-	// Exact reports that the machine goes by KubernetesNode alone: the Nodes that exist under other spellings of it have Calico Nodes of their own.
-	Exact bool `json:"exact,omitempty"`
+	// Exact reports that the machine is none of the Nodes that exist under other spellings of KubernetesNode: each of them,
+	// which are Served, with spaces in between, has a Calico Node of its own.
+	Exact  bool   `json:"exact,omitempty"`
+	Served string `json:"-"`
 	// Second reports that KubernetesNode exists and has another Calico Node, which its calico-node uses.
 	Second bool `json:"second,omitempty"`
 	// Leftovers reports that it is about what pods that are gone have left on a machine that lives.
