@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cloudprovider "k8s.io/cloud-provider"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 )
 
 const (
@@ -48,11 +50,16 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 	if !config.ComponentConfig.Generic.LeaderElection.LeaderElect || leadermigration.Enabled(&config.ComponentConfig.Generic) {
 		return superviseAlone(ctx, config, cloud)
 	}
+	signer, err := eventsign.New()
+	if err != nil {
+		return err
+	}
+	config.ClientBuilder = signingClients{config.ClientBuilder, signer}
 	watch := leaderelection.NewLeaderHealthzAdaptor(electionSlack)
 	leading, lost := make(chan struct{}), make(chan struct{})
 	elected, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	elector, err := newElector(elected, config, watch, func(context.Context) { close(leading) })
+	elector, err := newElector(elected, config, signer, watch, func(context.Context) { close(leading) })
 	if err != nil {
 		return err
 	}
@@ -102,9 +109,12 @@ func superviseAlone(ctx context.Context, config *frameworkconfig.CompletedConfig
 	return nil
 }
 
-// newElector makes an elector that does as the framework's, but sees at once when the Lease is free, and gives it back
-// when its context ends.
-func newElector(ctx context.Context, config *frameworkconfig.CompletedConfig, watch *leaderelection.HealthzAdaptor, started func(context.Context)) (*leaderelection.LeaderElector, error) {
+// newElector makes an elector that does as the framework's, but sees at once when the Lease is free, gives it back when its
+// context ends, and publishes the signer's key on the Lease.
+func newElector(
+	ctx context.Context, config *frameworkconfig.CompletedConfig, signer *eventsign.Signer, watch *leaderelection.HealthzAdaptor,
+	started func(context.Context),
+) (*leaderelection.LeaderElector, error) {
 	election := config.ComponentConfig.Generic.LeaderElection
 	if least := time.Duration(leaderelection.JitterFactor * float64(election.RetryPeriod.Duration)); election.RenewDeadline.Duration <= least {
 		return nil, fmt.Errorf("the flags of the leader election: --leader-elect-renew-deadline is %s, it must be more than 1.2 times "+
@@ -114,9 +124,15 @@ func newElector(ctx context.Context, config *frameworkconfig.CompletedConfig, wa
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
 	}
-	lock, err := resourcelock.NewFromKubeconfig(election.ResourceLock, election.ResourceNamespace, election.ResourceName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: config.EventRecorder},
-		config.Kubeconfig, election.RenewDeadline.Duration)
+	limited := rest.AddUserAgent(config.Kubeconfig, "leader-election")
+	limited.Timeout = max(election.RenewDeadline.Duration/2, time.Second) // as the framework's
+	calls, err := kubernetes.NewForConfig(limited)
+	if err != nil {
+		return nil, fmt.Errorf("the client of the leader election: %w", err)
+	}
+	lock, err := resourcelock.New(election.ResourceLock, election.ResourceNamespace, election.ResourceName, calls.CoreV1(),
+		publishingLeases{calls.CoordinationV1(), signer},
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID()), EventRecorder: config.EventRecorder})
 	if err != nil {
 		return nil, fmt.Errorf("the flags of the leader election: %w", err)
 	}

@@ -152,7 +152,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 		defer watcher.Close()
 	}
 	// What was read may lie in a directory that replaced the watched one in between, so what has changed is watched and
-	// read once more.
+	// read again.
 	refresh := func() {
 		for changed := true; changed; {
 			if err == nil {

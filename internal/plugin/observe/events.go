@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 )
 
 // defaultNamespaces are where the manifests install the components: the cloud component and etcd storage where their upstreams are, all others in their own.
@@ -48,19 +50,36 @@ const (
 	Foreign Trust = iota
 	// unverified: it names a component, and is in a namespace in which others may write Events.
 	unverified
-	// Verified is an Event that can be believed: it names a component and is where nobody but administrators and the components may write:
-	// in a namespace of Mooring's, or in the
-	// namespace default about an object that has none (ADR 16).
+	// Verified is an Event that can be believed: it names a component, and is signed by one (ADR 35) or is where nobody but
+	// administrators and the components may write: in a namespace of Mooring's, or in the namespace default about an
+	// object that has none (ADR 16).
 	Verified
 )
 
-// TrustIn judges an Event. An Event proves nothing by its source, which is only text, so that its namespace decides.
-func (c *Cluster) TrustIn(e *corev1.Event) Trust {
+// EventKeys reads the keys that components sign Events with, of the Lease of the one that records Events in namespaces of
+// others. Without them, whyever, such Events are unverified.
+func (c *Cluster) EventKeys(ctx context.Context) (keys eventsign.Keys) {
+	for _, namespace := range c.Namespaces {
+		lease, err := c.Typed.CoordinationV1().Leases(namespace).Get(ctx, cloudLease, metav1.GetOptions{})
+		if err == nil {
+			keys = append(keys, eventsign.KeysOf(lease.Annotations)...)
+		}
+	}
+	return keys
+}
+
+// cloudLease is the Lease of the cloud controller manager's leader (k8s.io/cloud-provider, options.NewCloudControllerManagerOptions).
+const cloudLease = "cloud-controller-manager"
+
+// TrustIn judges an Event. An Event proves nothing by its source, which is only text: its signature decides, or its
+// namespace. keys are those of EventKeys, nil for none.
+func (c *Cluster) TrustIn(e *corev1.Event, keys eventsign.Keys) Trust {
 	kinds, known := eventSources()[SourceOf(e)]
 	switch {
 	case !known || !slices.Contains(kinds, e.InvolvedObject.Kind):
 		return Foreign
-	case slices.Contains(c.Namespaces, e.Namespace), e.Namespace == metav1.NamespaceDefault && e.InvolvedObject.Namespace == "":
+	case slices.Contains(c.Namespaces, e.Namespace), e.Namespace == metav1.NamespaceDefault && e.InvolvedObject.Namespace == "",
+		keys.Signed(e):
 		return Verified
 	}
 	return unverified
@@ -77,7 +96,7 @@ func (c *Cluster) MooringEvents(ctx context.Context, most int) (list []corev1.Ev
 			return nil, false, err
 		}
 	}
-	return slices.DeleteFunc(list, func(e corev1.Event) bool { return c.TrustIn(&e) != Verified }), whole, nil
+	return slices.DeleteFunc(list, func(e corev1.Event) bool { return c.TrustIn(&e, nil) != Verified }), whole, nil
 }
 
 // Events lists Events, of all namespaces if none is named. It stops after the page with which there are at least as many as most; whole says that

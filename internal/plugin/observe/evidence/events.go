@@ -14,15 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
 // eventsAbout are the Events about one object, in the namespace where they are recorded: its own, or default if it has none.
 func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]explain.Event, explain.Side) {
 	list, _, err := c.Events(ctx, cmp.Or(namespace, metav1.NamespaceDefault), fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
+	var keys eventsign.Keys
+	if kind == "Service" { // those about others are where only components write
+		keys = c.EventKeys(ctx)
+	}
 	var out []explain.Event
 	for i := range list {
-		out = append(out, eventOf(c, &list[i]))
+		out = append(out, eventOf(c, &list[i], keys))
 	}
 	return out, observe.SideOf(err)
 }
@@ -34,7 +39,7 @@ func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([
 	list, _, err := c.MooringEvents(ctx, math.MaxInt)
 	for i := range list {
 		if concerns(&list[i], names) {
-			out = append(out, eventOf(c, &list[i]))
+			out = append(out, eventOf(c, &list[i], nil))
 		}
 	}
 	return out, observe.SideOf(err)
@@ -52,10 +57,10 @@ func concerns(e *corev1.Event, names []string) bool {
 	return false
 }
 
-func eventOf(c *observe.Cluster, e *corev1.Event) explain.Event {
+func eventOf(c *observe.Cluster, e *corev1.Event, keys eventsign.Keys) explain.Event {
 	at, count := observe.LastSeen(e)
 	return explain.Event{
 		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: observe.SourceOf(e), Count: count,
-		Unverified: c.TrustIn(e) != observe.Verified,
+		Unverified: c.TrustIn(e, keys) != observe.Verified,
 	}
 }

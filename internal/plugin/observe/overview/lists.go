@@ -124,8 +124,9 @@ func entries(ctx context.Context, c *observe.Cluster) (out []ui.Entry, problems 
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
+	keys := c.EventKeys(ctx)
 	for _, e := range append(events, services...) {
-		if t := c.TrustIn(&e); t != observe.Foreign {
+		if t := c.TrustIn(&e, keys); t != observe.Foreign {
 			out = append(out, entryOf(&e, t))
 		}
 	}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+)
+
+// Every Event of ours about a Service is signed with a key on the leader's Lease: those of the framework's controller, and
+// our own, also after another replica has taken over.
+func TestEventsAboutAServiceAreSigned(t *testing.T) {
+	c := controlplane.Shared(t)
+	forgetRecord(t, c)
+	cloud := sim.New(sim.Options{Seed: 7})
+	start := func() *manager {
+		return startManager(t, cloud, c.Kubeconfig, []string{"DO_CLUSTER_ID=signed", "DEFAULT_LB_TYPE=REGIONAL"},
+			"--leader-elect=true", "--leader-elect-resource-name=signs", "--leader-elect-retry-period=500ms")
+	}
+	first := start()
+	readyFleet(t, c, cloud, "signs-1")
+	service(t, c, "signed")
+	sources := func(reasons ...string) (got []string, problem string) {
+		events, err := c.Client.CoreV1().Events("default").List(t.Context(),
+			metav1.ListOptions{FieldSelector: fields.Set{"involvedObject.kind": "Service", "involvedObject.name": "signed"}.String()})
+		lease, leaseErr := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "signs", metav1.GetOptions{})
+		if err != nil || leaseErr != nil {
+			return nil, fmt.Sprint(err, leaseErr)
+		}
+		keys := eventsign.KeysOf(lease.Annotations)
+		for i := range events.Items {
+			if e := &events.Items[i]; !keys.Signed(e) {
+				t.Errorf("not signed: %s by %s: %s", e.Reason, e.Source.Component, e.Message)
+			}
+			got = append(got, events.Items[i].Reason)
+		}
+		for _, reason := range reasons {
+			if !slices.Contains(got, reason) {
+				problem = fmt.Sprintf("there is no %s yet: %v", reason, got)
+			}
+		}
+		return got, problem
+	}
+	testkit.Eventually(t, "the framework's Events", func() string { _, problem := sources("EnsuredLoadBalancer"); return problem })
+	first.Stop()
+	start()
+	_, err := c.Client.CoreV1().Services("default").Patch(t.Context(), "signed", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"service.beta.kubernetes.io/do-loadbalancer-size-unit":"nonsense"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	var got []string
+	testkit.Eventually(t, "a refusal's Event", func() (problem string) { got, problem = sources("SyncLoadBalancerFailed"); return problem })
+	t.Log(got)
+}
