@@ -40,7 +40,7 @@ func components() []component {
 	return []component{
 		{
 			name:     "nodesync",
-			pure:     []string{"internal/nodesync", "internal/nodesync/doctor"},
+			pure:     []string{"internal/nodesync", "internal/nodesync/doctor", "internal/nodesync/ipamcheck"},
 			acting:   []string{"internal/nodesync/controller/...", "internal/nodesync/commands"},
 			apps:     []string{"internal/nodesync/app/..."},
 			adapters: []string{"calico"},

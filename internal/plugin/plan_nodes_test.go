@@ -6,6 +6,7 @@ package plugin_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,7 @@ func planMachinesInEtcd(t *testing.T, ask func(...string) []string) {
 	if after := etcd.Revision(t); after != before {
 		t.Errorf("the store moved from revision %d to %d", before, after)
 	}
+	planRepairs(t, etcd, ask)
 	foreign := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default","annotations":{"` + nodesync.BindingAnnotation + `":"another"}},"spec":{"datastoreReady":true}}`
 	if _, err := etcd.Client.Put(t.Context(), prefix+"clusterinformations/default", foreign); err != nil {
 		t.Fatal(err)
@@ -136,4 +138,32 @@ func planMachinesInEtcd(t *testing.T, ask func(...string) []string) {
 	expect(t, 2, "", ask(), "left alone: everything: ", "(cluster-binding)\n")
 	expect(t, 2, "", ask("c1"), "left alone: everything: ", "(cluster-binding)\n")
 	clearEnvironment(t)
+}
+
+// planRepairs: an affinity to a block that does not exist is found, and the repair is planned, without a write.
+func planRepairs(t *testing.T, etcd *testkit.Etcd, ask func(...string) []string) {
+	t.Helper()
+	const key = "/calico/ipam/v2/host/c2/ipv4/block/10.0.0.0-26"
+	if _, err := etcd.Client.Put(t.Context(), key, `{"state":"confirmed"}`); err != nil {
+		t.Fatal(err)
+	}
+	before := etcd.Revision(t)
+	const detail = "host c2 has an affinity (confirmed) to block 10.0.0.0/26, which does not exist\n"
+	doctor := slices.Concat([]string{"doctor", "ipam", "--wait=1ms"}, ask()[2:])
+	expect(t, 2, "", doctor, "warning  affinity-without-block: 1 × affinity without a block: "+detail)
+	expect(t, 2, "", ask("--repair", "--grace-period=1ms"), "affinity-without-block: delete the affinity\n  "+detail+"1 repair, 0 left alone\n")
+	var plan struct {
+		Repairs []struct{ Kind, What, Do string }
+	}
+	if _, out, errs := run(t, ask("--repair", "--grace-period=1ms", "-o", "json")); json.Unmarshal([]byte(out), &plan) != nil || len(plan.Repairs) != 1 || plan.Repairs[0].Kind != "affinity-without-block" {
+		t.Errorf("as JSON: %s, %s", out, errs)
+	}
+	if after := etcd.Revision(t); after != before {
+		t.Errorf("the store moved from revision %d to %d", before, after)
+	}
+	if _, err := etcd.Client.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, 0, "", doctor, "ok       ipam: 0 addresses of 0 blocks agree with 0 handles")
+	expect(t, 0, "", ask("--repair"), "0 repairs, 0 left alone\n")
 }

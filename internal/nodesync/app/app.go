@@ -60,7 +60,15 @@ func newDoctorCommand(o *options) *cobra.Command {
 		"Check the rights of this user, such as system:serviceaccount:mooring-system:calico-node-sync. It needs the right to impersonate that user.")
 	o.addSourceFlags(examine.Flags())
 	o.acceptControllerFlags(examine.Flags())
+	examine.AddCommand(newIPAMCommand(newOptions()))
 	return examine
+}
+
+func newIPAMCommand(o *options) *cobra.Command {
+	ipam := commands.NewIPAM(o).Command(sourceLong)
+	o.addSourceFlags(ipam.Flags())
+	o.acceptControllerFlags(ipam.Flags())
+	return ipam
 }
 
 func run(ctx context.Context, o *options) error {

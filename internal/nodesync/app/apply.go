@@ -56,6 +56,8 @@ type applyCommand struct {
 	// confirm is the hash of --confirm.
 	confirm string
 	yes     bool
+	// repair reports that IPAM's data is repaired, and nothing else is done.
+	repair bool
 	// in is where the answer comes from, if terminal says that somebody is there.
 	in       io.Reader
 	terminal bool
@@ -89,7 +91,10 @@ func newApplyCommand(o *options) *cobra.Command {
 			if err := a.validate(); err != nil {
 				return err
 			}
-			if o.dryRun {
+			switch {
+			case a.repair:
+				return a.runRepair(c.Context())
+			case o.dryRun:
 				return a.show(c)
 			}
 			return a.run(c.Context())
@@ -102,6 +107,8 @@ func newApplyCommand(o *options) *cobra.Command {
 		"Hash that plan or apply prints; it confirms exactly these nodes to the mass guard.")
 	apply.Flags().BoolVar(&o.settings.Config.IgnoreSigns, "ignore-signs-of-life", o.settings.Config.IgnoreSigns,
 		"Confirm that each NODE is gone, or a stale Calico Node, although something in Calico's datastore speaks for it.")
+	apply.Flags().BoolVar(&a.repair, "repair", a.repair,
+		"Repair instead the disagreements in the data of Calico's IPAM that a program can repair (see doctor ipam), after they remained the same for --grace-period.")
 	apply.Flags().BoolVarP(&a.yes, "yes", "y", a.yes, "Do not ask.")
 	a.output.AddTo(apply)
 	return apply
@@ -124,6 +131,8 @@ func (a *applyCommand) validate() error {
 		return errors.New("a NODE is empty: it must be the name of a Calico Node, as `calicoctl get nodes` lists it")
 	case a.options.settings.Config.IgnoreSigns && len(a.options.settings.Config.Named) == 0:
 		return errors.New("--ignore-signs-of-life confirms what is named: name each NODE that is gone")
+	case a.repair && (len(a.options.settings.Config.Named) > 0 || a.confirm != ""):
+		return errors.New("--repair is about all of IPAM's data: it takes neither a NODE nor --confirm")
 	case !a.yes && !a.terminal && !a.options.dryRun:
 		return errNoTerminal
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
@@ -44,7 +45,7 @@ const noHost = "\x00"
 
 // record is one document of -o json. Type and the names of the fields MUST NOT change: scripts read them.
 type record struct {
-	// Type is waiting, plan, step, left-alone or summary; exactly the fields of that type are there.
+	// Type is waiting, plan, repairs, step, left-alone or summary; exactly the fields of that type are there.
 	Type string `json:"type"`
 
 	// Of waiting.
@@ -54,6 +55,9 @@ type record struct {
 
 	// Of plan.
 	Plan *nodesync.Plan `json:"plan,omitempty"`
+
+	// Of repairs.
+	Repairs *ipamcheck.Plan `json:"repairs,omitempty"`
 
 	// Of step: outcome is done, conflict (it no longer applied) or error.
 	Outcome string `json:"outcome,omitempty"`

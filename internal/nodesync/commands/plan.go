@@ -18,6 +18,7 @@ import (
 // planLong is what the command does in both programs. Where it reads is the caller's to add.
 const planLong = `Show what calico-node-sync would remove from Calico's datastore now, and which gate holds back each machine that is left alone. Nothing is written.
 With MACHINE, a name in Kubernetes or Calico, only what is about that machine is shown.
+With --repair, only repairs of IPAM's data are shown.
 
 Absences start at the times that a running controller has recorded, if its state is found, otherwise now; --grace-period=0s shows what would be removed
 after the grace period.
@@ -30,12 +31,16 @@ const planExitCodes = "\n\nExit codes: 0 nothing would change; 2 something would
 // NewPlan returns the command that shows what the controller would do now. source says where it reads, and where is that in words.
 func NewPlan(source Source, where string) *cobra.Command {
 	settings, output := NewSettings(), screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
+	repair := false
 	cmd := &cobra.Command{
 		Use: "plan [MACHINE...]", Short: "Show what calico-node-sync would remove, and which gates hold it back", Long: planLong + where + planExitCodes,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, machines []string) error {
 			if err := settings.Validate(); err != nil {
 				return err
+			}
+			if repair {
+				return showRepairs(cmd, source, settings, machines, &output)
 			}
 			plan, remembered, err := plan(cmd.Context(), source, &settings, machines)
 			if err != nil {
@@ -48,6 +53,8 @@ func NewPlan(source Source, where string) *cobra.Command {
 		},
 	}
 	settings.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&repair, "repair", repair,
+		"Show instead what calico-node-sync apply --repair would repair in the data of Calico's IPAM, and what only a person can; see doctor ipam.")
 	output.AddTo(cmd)
 	return cmd
 }

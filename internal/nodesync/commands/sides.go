@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 )
 
 // Source is where a command reads: what the flags of calico-node-sync name, or kubectl's.
@@ -34,6 +35,9 @@ type Datastore interface {
 	controller.Datastore
 	controller.LeftoverStore
 	controller.RestoreStore
+	controller.RepairStore
+	// IPAM reads all data of Calico's IPAM.
+	IPAM(ctx context.Context) (ipamcheck.Data, error)
 	Ping(ctx context.Context) error
 	Close() error
 }

@@ -36,6 +36,8 @@ type Entry struct {
 	// Kubernetes Node in the kubernetes datastore.
 	Leftovers  bool   `json:"leftovers,omitempty"`
 	MachineUID string `json:"machineUID,omitempty"`
+	// Repairs are the changes of repairs of IPAM's data. Such an entry is of RepairHost, and holds nothing else.
+	Repairs []calico.Change `json:"repairs,omitempty"`
 }
 
 // Journal keeps entries before anything is removed.

@@ -215,7 +215,7 @@ func (j *ConfigMapJournal) encode(entry Entry) ([]corev1.ConfigMap, error) {
 					journalNodeAnnotation:    entry.KubernetesNode,
 					journalBecauseAnnotation: clip(entry.Because, longestBecause),
 					journalTimeAnnotation:    entry.Time.UTC().Format(time.RFC3339Nano),
-					journalObjectsAnnotation: strconv.Itoa(len(entry.Objects)),
+					journalObjectsAnnotation: strconv.Itoa(len(entry.Objects) + len(entry.Repairs)),
 					journalStepsAnnotation:   strconv.Itoa(len(entry.Steps)),
 				},
 			},

@@ -24,6 +24,8 @@ type RestoreStore interface {
 	Restore(ctx context.Context, object calico.Object, without ...string) error
 	CheckRestore(ctx context.Context, object calico.Object, without ...string) error
 	RestoreAddress(ctx context.Context, host string, address calico.HeldAddress, dryRun bool) error
+	// Revert undoes a change of a repair.
+	Revert(ctx context.Context, change calico.Change, dryRun bool) error
 }
 
 // Restore puts back what the entries hold, which are in the order of their time, and says a line of each thing. It returns false when
@@ -106,6 +108,9 @@ type restorer struct {
 // restore puts back one entry, the machine's Node first, which the others lead to, then its addresses, by which endpoints are judged. It
 // returns false when something was refused.
 func (r *restorer) restore(ctx context.Context, entry Entry) (bool, error) {
+	if entry.Host == RepairHost {
+		return r.revert(ctx, entry)
+	}
 	objects := slices.DeleteFunc(slices.Clone(entry.Objects), func(object calico.Object) bool { return calico.IsIPAM(object.Key) })
 	addresses := entry.Addresses
 	if r.ownCluster && !entry.Leftovers {

@@ -30,6 +30,9 @@ const long = `Check a cluster for known hazards. Nothing is written. Without a s
   routereflectors  black holes, multiplying paths and other hazards of BGP route reflectors
   nodesync         what prevents calico-node-sync from working: Calico's datastore, ambiguous names, machines that are held back
 
+Only by its name runs:
+  ipam             disagreements in the data of Calico's IPAM, all of which it reads
+
 Each finding says what is wrong, why it matters and what to do, the worst first. What could not be read is a finding, too.
 
 ` + screen.FindingExitCodes
@@ -57,7 +60,7 @@ func New(env *observe.Env) *cobra.Command {
 	for _, part := range checks.Parts() {
 		cmd.AddCommand((&examiner{env: env, parts: []checks.Check{part}}).command(part.Name, part.Short, part.Long, "  kubectl mooring doctor "+part.Name))
 	}
-	cmd.AddCommand(newNodeSync(env), newRouteReflectors(env))
+	cmd.AddCommand(newNodeSync(env), newIPAM(env), newRouteReflectors(env))
 	return cmd
 }
 
@@ -71,6 +74,15 @@ func newNodeSync(env *observe.Env) *cobra.Command {
 	cmd := examination.Command(nodeSyncWhere)
 	cmd.Use, cmd.Example = "nodesync", "  kubectl mooring doctor nodesync\n  ETCD_ENDPOINTS=https://10.0.0.1:2379 kubectl mooring doctor nodesync -o json"
 	return observe.Bounded(cmd)
+}
+
+const ipamWhere = `It reads the cluster of the kubeconfig; where Calico keeps its data in etcd, the environment names that as for calicoctl (ETCD_ENDPOINTS and what goes
+with it). "kubectl mooring doctor" without a subcommand does not include it, because it reads all endpoints, blocks and handles.`
+
+func newIPAM(env *observe.Env) *cobra.Command {
+	cmd := commands.NewIPAM(env.NodeSync()).Command(ipamWhere)
+	cmd.Example = "  kubectl mooring doctor ipam\n  ETCD_ENDPOINTS=https://10.0.0.1:2379 kubectl mooring doctor ipam -o json"
+	return cmd // each call is bounded; all of them are as many as the datastore is big, and it waits between two readings
 }
 
 func (d *examiner) command(use, short, long, example string) *cobra.Command {
