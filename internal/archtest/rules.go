@@ -47,7 +47,7 @@ func components() []component {
 		},
 		{
 			name:     "routereflector",
-			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
+			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/birdtemplates", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
 			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/...", "internal/routereflector/plancmd"},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},
@@ -91,7 +91,7 @@ func Pure(folder string) bool {
 // pluginCommands are the packages below internal/plugin that are commands. None imports another.
 func pluginCommands() []string {
 	return []string{
-		"agreement", "confirm", "doctor", "estate", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
+		"agreement", "birdtemplates", "confirm", "doctor", "estate", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
 	}
 }
 

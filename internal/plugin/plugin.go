@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/plugin/agreement"
+	"github.com/mooring-dev/mooring/internal/plugin/birdtemplates"
 	"github.com/mooring-dev/mooring/internal/plugin/confirm"
 	"github.com/mooring-dev/mooring/internal/plugin/doctor"
 	"github.com/mooring-dev/mooring/internal/plugin/estate"
@@ -28,7 +29,7 @@ type Builder func(*observe.Env) *cobra.Command
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{status.New, agreement.New, topology.New, volumes.New, estate.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, migrate.New, etcd.New, version.New, newCompletion}
+	return []Builder{status.New, agreement.New, topology.New, volumes.New, estate.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, birdtemplates.New, migrate.New, etcd.New, version.New, newCompletion}
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.

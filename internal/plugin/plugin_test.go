@@ -74,6 +74,7 @@ func TestGoldenTexts(t *testing.T) {
 		"help-confirm":       {"confirm", "--help"},
 		"help-confirm-nodes": {"confirm", "nodes", "--help"},
 		"help-confirm-rrt":   {"confirm", "topology", "--help"},
+		"help-bird":          {"bird-templates", "--help"},
 		"help-doctor":        {"doctor", "--help"},
 		"help-doctor-who":    {"doctor", "controllers", "--help"},
 		"help-doctor-certs":  {"doctor", "certificates", "--help"},

@@ -25,7 +25,7 @@ const routeReflectorsLong = `Find hazards in the BGP route reflectors of a clust
 RouteReflectorTopology, another operator, or people by hand.
 
 A model of Calico's BGP shows which nodes have no route to each other, and how many paths a prefix has. The command also finds a mesh
-that was left on, single reflectors, reflectors of one zone, BGPPeers that contradict each other, and selectors on labels that an upgrade
+that was left on, patched BIRD templates that are not in force on every node, single reflectors, reflectors of one zone, BGPPeers that contradict each other, and selectors on labels that an upgrade
 of Kubernetes may remove.
 
 It reads the cluster of the kubeconfig (Nodes, BGPPeers, BGPConfiguration; it writes nothing), or, with --nodes, files that hold

@@ -10,6 +10,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
 )
 
 // The checks, in the order in which they are made. The values stand in JSON and MUST NOT change.
@@ -26,6 +27,7 @@ const (
 	CheckMarks        = "foreign-marks"
 	CheckOwners       = "owners"
 	CheckPeers        = "bgppeers"
+	CheckTemplates    = "bird-templates"
 	CheckUnread       = "unreadable"
 )
 
@@ -41,6 +43,9 @@ type Evidence struct {
 	// Topologies are the cluster's, with the records of what the operator wrote. NoTopologies is why they could not be read, "" if they were.
 	Topologies   []v1alpha1.RouteReflectorTopology
 	NoTopologies string
+	// Templates are BIRD's, nil if they were not looked for. NoTemplates is why they could not be read, "" if they were.
+	Templates   *birdtemplates.Installation
+	NoTemplates string
 	// Unread are sentences about objects that cannot be read.
 	Unread []string
 }
@@ -80,6 +85,7 @@ func checks() []finding.Check[examined] {
 		{Name: CheckMarks, Find: foreignMarks},
 		{Name: CheckOwners, Find: owners},
 		{Name: CheckPeers, Find: peers},
+		{Name: CheckTemplates, Find: templates},
 		{Name: CheckUnread, Find: unread},
 	}
 }

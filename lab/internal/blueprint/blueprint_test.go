@@ -317,6 +317,11 @@ func TestResolveRefuses(t *testing.T) {
 			o.Network, o.Datastore, o.IPFamilies = blueprint.NetworkBGP, "", "ipv6,ipv4"
 		},
 			`--ip-families "ipv6,ipv4" is unknown; use ipv4, ipv6, or ipv4,ipv6 for dual stack`},
+		"unknown templates": {func(o *blueprint.Options) {
+			o.Network, o.Datastore, o.BIRDTemplates = blueprint.NetworkBGP, "", "own"
+		}, `--bird-templates "own" is unknown; use calico, or mooring for those that kubectl mooring bird-templates patches`},
+		"templates without BIRD": {func(o *blueprint.Options) { o.BIRDTemplates = blueprint.PatchedTemplates },
+			"--bird-templates mooring is for BIRD, and no BIRD runs; add --network bgp"},
 		"IPv6 that is only said": {func(o *blueprint.Options) { o.IPFamilies = blueprint.FamilyIPv6 },
 			"--ip-families ipv6 is for addresses that packets reach, and there are none; add --network bgp"},
 		"more real machines than machines": {func(o *blueprint.Options) { o.RealNodes = 4 }, "use 1 to the number of --nodes, which is 3"},

@@ -26,6 +26,9 @@ func (d draft) bgpNetwork() Process {
 		DependsOn: d.existing(APIServer, CalicoEtcd, Nodes),
 		Ready:     Readiness{File: d.ReadyFile(BGPNetwork)},
 	}
+	if d.BIRDTemplates == PatchedTemplates {
+		p.Args = append(p.Args, "--patch-templates")
+	}
 	if d.Datastore == DatastoreEtcd {
 		p.Args = append(p.Args, "--calico-datastore="+d.Datastore)
 		p.Env = append(p.Env, d.calicoEtcdEnv()...)

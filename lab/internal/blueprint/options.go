@@ -51,6 +51,12 @@ const (
 	BothFamilies = "ipv4,ipv6"
 )
 
+// Values of Options.BIRDTemplates.
+const (
+	TemplatesOfCalico = "calico"
+	PatchedTemplates  = "mooring"
+)
+
 // Values of Options.Datastore.
 const (
 	DatastoreEtcd       = "etcdv3"
@@ -116,6 +122,9 @@ type Options struct {
 	// Page reports that the page is served, and PageProgram is the absolute path of kubectl-mooring, empty if it is not there.
 	Page        bool   `json:"page,omitempty"`
 	PageProgram string `json:"-"`
+	// BIRDTemplates are what the machines of a BGP network configure BIRD with: calico (Calico's own templates, also if empty) or mooring (those, as
+	// kubectl mooring bird-templates patches them).
+	BIRDTemplates string `json:"-"`
 	// BGPTemplates is the folder of confd's templates, Bird and Bird6 are the paths of these programs, all absolute; only for Network bgp.
 	BGPTemplates string `json:"-"`
 	Bird         string `json:"-"`
@@ -255,6 +264,10 @@ func checkNetwork(o Options) error {
 		return fmt.Errorf("--ip-families %q is unknown; use ipv4, ipv6, or ipv4,ipv6 for dual stack", o.IPFamilies)
 	case o.speaksIPv6() && o.Network != NetworkBGP:
 		return fmt.Errorf("--ip-families %s is for addresses that packets reach, and there are none; add --network bgp", o.IPFamilies)
+	case !slices.Contains([]string{"", TemplatesOfCalico, PatchedTemplates}, o.BIRDTemplates):
+		return fmt.Errorf("--bird-templates %q is unknown; use calico, or mooring for those that kubectl mooring bird-templates patches", o.BIRDTemplates)
+	case o.BIRDTemplates == PatchedTemplates && o.Network != NetworkBGP:
+		return errors.New("--bird-templates mooring is for BIRD, and no BIRD runs; add --network bgp")
 	case o.Network == NetworkLoopback:
 		return nil
 	case o.Network != NetworkBGP:

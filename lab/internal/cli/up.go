@@ -64,6 +64,8 @@ func addLabFlags(command *cobra.Command, o *blueprint.Options) {
 		"namespace with Debian's bird and Calico's confd for each of up to 50 machines, which needs and implies --calico-datastore kubernetes")
 	flags.StringVar(&o.IPFamilies, "ip-families", blueprint.FamilyIPv4, "with --network bgp, the families in which machines and pods have addresses: "+
 		"ipv4, ipv6, or ipv4,ipv6 for dual stack")
+	flags.StringVar(&o.BIRDTemplates, "bird-templates", blueprint.TemplatesOfCalico, "with --network bgp, the templates of BIRD's configuration at this start: "+
+		"calico, or mooring for Calico's as kubectl mooring bird-templates patches them")
 	flags.IntVar(&o.RealNodes, "real-nodes", 0, "how many of the machines are real, with kubelet, containerd and kube-proxy each; needs root, `make real-nodes` "+
 		"and Debian's runc and nftables")
 	flags.StringArrayVar(&o.Images, "image", nil, "with --real-nodes, NAME:TAG=/PATH/OF/PROGRAM for an image of one static program, NAME=/PATH.tar for an archive of "+

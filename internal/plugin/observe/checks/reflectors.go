@@ -35,6 +35,12 @@ func ReflectorEvidence(ctx context.Context, c *observe.Cluster, where calico.Con
 	if err != nil {
 		return doctor.Evidence{}, err
 	}
+	switch found, err := c.BIRDTemplates(ctx); {
+	case err == nil:
+		e.Templates = &found
+	case !errors.Is(err, observe.ErrNoCalicoNode):
+		e.NoTemplates = observe.OneLine(err)
+	}
 	e.Topologies, _, err = c.Topologies(ctx)
 	if apierrors.IsForbidden(err) {
 		e.NoTopologies, err = err.Error(), nil

@@ -6,6 +6,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,10 +28,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/probe"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
+	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
 // deathsVariable is how many deaths of a reflector TestDeaths has; without it, none.
 const deathsVariable = "MOORING_BGP_DEATHS"
+
+// templatesVariable is --bird-templates of TestDeaths' lab: calico (also if empty) or mooring.
+const templatesVariable = "MOORING_BGP_TEMPLATES"
 
 // death is a way for a reflector to die. cause makes it die; recovers says that it comes back by itself, and keeps its role.
 type death struct {
@@ -68,7 +73,7 @@ func TestDeaths(t *testing.T) {
 	if err != nil {
 		t.Skip("set " + deathsVariable + " to a number of deaths")
 	}
-	l := startScenarios(t, failing, "--zones", "3")
+	l := startScenarios(t, failing, "--zones", "3", "--bird-templates", cmp.Or(os.Getenv(templatesVariable), blueprint.TemplatesOfCalico))
 	l.awaitRoutes()
 	l.scenario(scenario.Enable) // which TestScenarios judges
 	l.patchTopology(`{"spec":{"redundancy":3,"failure":{"unreachableGrace":"20s","notReadyGrace":"20s"}}}`)

@@ -45,6 +45,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.Machines, "machines", "", "file with the list of machines")
 	flags.StringVar(&o.Datastore, "calico-datastore", blueprint.DatastoreKubernetes, "where Calico keeps its data; etcd's address is in the environment")
 	flags.StringVar(&o.Templates, "templates", "", "folder of confd's templates")
+	flags.BoolVar(&o.PatchTemplates, "patch-templates", false, "patch the templates as kubectl mooring bird-templates does")
 	flags.StringVar(&o.Bird, "bird", "", "path of bird")
 	flags.StringVar(&o.Bird6, "bird6", "", "path of bird6")
 	flags.StringVar(&o.ReadyFile, "ready-file", "", "file to write once the speakers run")

@@ -33,6 +33,8 @@ type Options struct {
 	Datastore string
 	// Templates is the folder of confd's templates, Bird and Bird6 are the paths of these programs.
 	Templates, Bird, Bird6 string
+	// PatchTemplates has the templates patched as kubectl mooring bird-templates does.
+	PatchTemplates bool
 	// ReadyFile is written once the speakers of the first machines run.
 	ReadyFile string
 	Logger    *slog.Logger
@@ -56,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("finding the lab's own binary: %w", err)
 	}
 	speakers, err := speaker.New(speaker.Config{
-		Dir: o.Dir, Templates: o.Templates, Bird: o.Bird, Bird6: o.Bird6, Executable: executable, Logger: o.Logger,
+		Dir: o.Dir, Templates: o.Templates, Patch: o.PatchTemplates, Bird: o.Bird, Bird6: o.Bird6, Executable: executable, Logger: o.Logger,
 		Datastore: o.environment(),
 	})
 	if err != nil {

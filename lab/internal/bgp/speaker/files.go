@@ -14,7 +14,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
+
+	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
 )
 
 // calicoModule is where confd's templates come from.
@@ -77,8 +80,9 @@ var tunnelAssignment = regexp.MustCompile(`krt_tunnel = "[^"]*";`)
 // configured is the folder that the templates write to in calico-node.
 const configured = "/etc/calico/confd/config"
 
-// copyTemplates copies confd's templates, as Debian's bird understands them, so that they write to the node's own folder.
-func copyTemplates(from, to string) error {
+// copyTemplates copies confd's templates, as Debian's bird understands them, so that they write to the node's own folder. With patch, BIRD's are patched
+// as kubectl mooring bird-templates does.
+func copyTemplates(from, to string, patch bool) error {
 	target := filepath.Join(to, "config")
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return err
@@ -95,6 +99,13 @@ func copyTemplates(from, to string) error {
 			content, err := os.ReadFile(filepath.Join(from, folder, entry.Name()))
 			if err != nil {
 				return fmt.Errorf("reading confd's templates: %w", err)
+			}
+			if patch && slices.Contains(birdtemplates.Files(), entry.Name()) {
+				patched, err := birdtemplates.Patch(entry.Name(), string(content))
+				if err != nil {
+					return err
+				}
+				content = []byte(patched)
 			}
 			content = adapt(content, target)
 			if err := os.WriteFile(filepath.Join(to, folder, entry.Name()), content, 0o600); err != nil {

@@ -38,7 +38,7 @@ func TestCopyOfTheRealTemplates(t *testing.T) {
 		testkit.Skip(t, "Calico's module is needed: %v", err)
 	}
 	to := t.TempDir()
-	if err := copyTemplates(from, to); err != nil {
+	if err := copyTemplates(from, to, false); err != nil {
 		t.Fatal(err)
 	}
 	seen := 0

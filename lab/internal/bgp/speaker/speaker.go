@@ -39,6 +39,8 @@ type Config struct {
 	Dir string
 	// Templates is the folder of confd's templates (FindTemplates).
 	Templates string
+	// Patch has the templates patched as kubectl mooring bird-templates does.
+	Patch bool
 	// Bird and Bird6 are the paths of these programs (FindBird).
 	Bird, Bird6 string
 	// Executable is the lab's own binary.
@@ -131,7 +133,7 @@ func (s *Speakers) prepare(node string) error {
 			return err
 		}
 	}
-	return copyTemplates(s.config.Templates, filepath.Join(dir, "confd"))
+	return copyTemplates(s.config.Templates, filepath.Join(dir, "confd"), s.config.Patch)
 }
 
 // keep starts a process of a node again and again until ctx ends.
