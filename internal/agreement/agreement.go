@@ -199,6 +199,8 @@ func (j *judge) life(n *Node, row *Row) {
 	switch {
 	case n.Deleting:
 		row.settle(time.Time{}, "it is removed when its finalizers are done", "the Node is being deleted")
+	case n.Ready == "True" && j.Unwatched != "" && !j.gone(n):
+		row.doubt("whether it is still Ready is unknown: %s", j.Unwatched)
 	case n.Ready == "True", j.gone(n):
 	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
 		row.settle(n.Created, "its kubelet reports Ready when the network is available", "the Node has just joined and is not Ready yet")

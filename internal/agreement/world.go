@@ -8,6 +8,8 @@ import "time"
 // World is what each side said. The order of its lists does not matter. Kubernetes' Nodes have been read wholly: without them there is nothing
 // to compare with.
 type World struct {
+	// Unwatched is why nobody makes a Node NotReady whose kubelet no longer reports, "" if somebody does as far as is known.
+	Unwatched  string
 	Now        time.Time
 	Nodes      []Node
 	Cloud      Cloud

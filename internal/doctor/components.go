@@ -20,6 +20,17 @@ const (
 	storageProxy = "etcd-storage-proxy"
 )
 
+// Components by which objects show that they are meant to run.
+const (
+	Reflectors = reflectors
+	Storage    = storage
+	Driver     = "digitalocean-csi-driver"
+)
+
+// accountLease is where the cloud component keeps whose droplets the cluster's are, and the health of its token
+// (package docloud/machines, which links Kubernetes' cloud controllers).
+const accountLease = "digitalocean-cloud-controller-manager-account"
+
 // component is one of Mooring's programs.
 type component struct {
 	name string
@@ -87,6 +98,7 @@ func components() []component {
 			}},
 		},
 		{name: storageProxy},
+		{name: Driver}, // what else keeps volumes from working is in [Volumes]
 	}
 }
 

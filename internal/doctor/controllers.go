@@ -25,14 +25,18 @@ const (
 	CheckComponents = "components"
 )
 
-// leaseStale is for how long nobody may have renewed a Lease of 15 s. It is much longer, since this machine's clock is not the cluster's.
-const leaseStale = 5 * time.Minute
-
 // ControllerEvidence is what was read of what runs.
 type ControllerEvidence struct {
+	// Now is by the API server's clock.
 	Now       time.Time
 	Workloads []Listing
-	Leases    []Lease
+	// Namespaces are Mooring's: what is elsewhere is not believed.
+	Namespaces []string
+	// Elsewhere are workloads outside Mooring's namespaces that look like components.
+	Elsewhere []Workload
+	// Traces are objects that show that a component is meant to run, by the component's name.
+	Traces map[string]string
+	Leases []Lease
 	// LeaseProblem is why there are no Leases; empty if they were read.
 	LeaseProblem string
 }
@@ -51,7 +55,13 @@ func Controllers(e ControllerEvidence) []finding.Finding {
 
 // present says of which components there is anything to judge, and which lists there are not.
 func present(e ControllerEvidence) []finding.Finding {
-	out := notListed(e.Workloads)
+	out := append(notListed(e.Workloads), e.absent()...)
+	if len(e.Elsewhere) > 0 {
+		out = append(out, finding.Finding{
+			Severity: finding.Note, What: "not trusted and not judged, outside Mooring's namespaces: " + names(e.Elsewhere),
+			Why: "anybody who may edit a namespace can make a workload with any name, label and image there",
+		})
+	}
 	var found []string
 	for _, c := range components() {
 		if n := len(c.of(all(e.Workloads))); n > 0 {
@@ -76,12 +86,38 @@ func present(e ControllerEvidence) []finding.Finding {
 	return out
 }
 
-// elected are the components whose Lease somebody renews, wherever it is.
+// absent finds what is meant to run, and does not as far as is seen; and tokens that are refused.
+func (e ControllerEvidence) absent() []finding.Finding {
+	var out []finding.Finding
+	for _, c := range Components(e) {
+		switch {
+		case c.Absent:
+			out = append(out, finding.Finding{
+				Severity: finding.Problem, Where: c.Name, What: c.Name + ": " + c.Problem, Why: "nobody does its work",
+				Do: "install it, or remove what it made: docs/components/" + c.Name + ".md",
+			})
+		case c.token:
+			out = append(out, finding.Finding{
+				Severity: finding.Problem, Where: "Lease kube-system/" + accountLease, What: c.Name + ": " + c.Problem,
+				Why: "it can change nothing at DigitalOcean", Do: "docs/components/" + c.Name + ".md",
+			})
+		}
+	}
+	return out
+}
+
+// elects reports whether a Lease is the one by which a component elects its leader, in a namespace of Mooring's.
+func (e ControllerEvidence) elects(c component, l Lease) bool {
+	here := l.Namespace == c.leaseIn || c.leaseIn == "" && slices.Contains(e.Namespaces, l.Namespace)
+	return c.lease != "" && l.Name == c.lease && here
+}
+
+// elected are the components whose Lease somebody renews.
 func (e ControllerEvidence) elected() []string {
 	var out []string
 	for _, c := range components() {
 		if slices.ContainsFunc(e.Leases, func(l Lease) bool {
-			return c.lease != "" && l.Name == c.lease && l.Holder != "" && e.Now.Sub(l.Renewed) <= leaseStale
+			return e.elects(c, l) && l.Holder != "" && !l.Stale(e.Now)
 		}) {
 			out = append(out, c.name)
 		}
@@ -170,13 +206,18 @@ func replicas(e ControllerEvidence) []finding.Finding {
 		for _, w := range c.of(workloads) {
 			f := finding.Finding{Where: w.String(), Do: fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())}
 			switch {
-			case w.Wanted == 0:
+			case w.Wanted == 0 && w.Kind != "DaemonSet": // that one has no machine yet
 				f.Severity, f.What, f.Why, f.Do = finding.Note, w.String()+" is scaled to 0", c.name+" does nothing then", ""
 			case w.Ready == 0:
 				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
+			case w.Wanted == 0:
+				continue
 			case w.Ready < w.Wanted:
 				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, prose.Plural(w.Wanted, "pod"))
 				f.Why = "it works, with fewer replicas left if a machine fails"
+				if w.Kind == "DaemonSet" {
+					f.Why = "it does nothing on the other machines"
+				}
 			default:
 				continue
 			}
@@ -248,11 +289,13 @@ func (e ControllerEvidence) leader(w Workload, namespace, name string) finding.F
 	}
 	l := e.Leases[at]
 	switch age := e.Now.Sub(l.Renewed); {
-	case l.Holder == "":
+	case l.Holder == "" && l.Stale(e.Now):
 		f.What = fmt.Sprintf("no pod holds %s, with which %s elects its leader", lease, w)
-		f.Severity, f.Why = finding.Warning, "the leader released it; another replica should acquire it within seconds"
-	case age > leaseStale:
-		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, age.Round(time.Minute), l.Holder)
+	case l.Holder == "":
+		f.Severity, f.Why, f.Do = finding.Note, "another replica should acquire it within seconds", ""
+		f.What = fmt.Sprintf("the leader of %s has just released %s", w, lease)
+	case l.Stale(e.Now):
+		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, prose.Span(age), l.Holder)
 	default:
 		return finding.Finding{Severity: finding.OK, Where: lease, What: fmt.Sprintf("%s leads %s", l.Holder, w)}
 	}

@@ -58,7 +58,7 @@ func made(component, release string) func(*doctor.Workload) {
 }
 
 func runs(workloads ...doctor.Workload) doctor.ControllerEvidence {
-	return doctor.ControllerEvidence{Now: at(), Workloads: []doctor.Listing{{Kind: "Deployments", Workloads: workloads}}}
+	return doctor.ControllerEvidence{Now: at(), Namespaces: []string{"mooring-system"}, Workloads: []doctor.Listing{{Kind: "Deployments", Workloads: workloads}}}
 }
 
 // led is e with Leases that are held, by the names "namespace/name".
@@ -173,14 +173,14 @@ func TestControllers(t *testing.T) {
 				Now: at(), Workloads: runs(cloudManager()).Workloads,
 				Leases: []doctor.Lease{{Namespace: "kube-system", Name: "cloud-controller-manager", Holder: "gone", Renewed: at().Add(-time.Hour)}},
 			},
-			[]string{"problem leader: Lease kube-system/cloud-controller-manager was last renewed 1h0m0s ago, by gone"},
+			[]string{"problem leader: Lease kube-system/cloud-controller-manager was last renewed 60m ago, by gone"},
 		},
 		"a Lease of nobody": {
 			doctor.ControllerEvidence{
 				Now: at(), Workloads: runs(nodeSync()).Workloads,
 				Leases: []doctor.Lease{{Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Renewed: at()}},
 			},
-			[]string{"warning leader: no pod holds Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which Deployment mooring-system/calico-node-sync elects its leader"},
+			[]string{"note leader: the leader of Deployment mooring-system/calico-node-sync has just released Lease mooring-system/calico-node-sync.nodes.mooring.dev"},
 		},
 		"another Lease": {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
 		"flags with values behind": {
@@ -324,7 +324,7 @@ func TestComponents(t *testing.T) {
 		return doctor.Lease{Namespace: namespace, Name: name, Holder: holder, Renewed: now.Add(-age)}
 	}
 	got := doctor.Components(doctor.ControllerEvidence{
-		Now: now,
+		Now: now, Namespaces: []string{"mooring-system"},
 		Workloads: []doctor.Listing{{Workloads: []doctor.Workload{
 			workload("calico-node-sync", 2, "--leader-elect"), workload("etcd-storage-operator", 0), workload("etcd-storage-proxy", 2),
 		}}},
@@ -333,7 +333,7 @@ func TestComponents(t *testing.T) {
 			lease("kube-system", "cloud-controller-manager", "b", time.Hour),
 			lease("forged", "calico-route-reflector-operator.bgp.mooring.dev", "c", time.Second),
 		},
-	}, []string{"mooring-system"})
+	})
 	var lines []string
 	for _, c := range got {
 		lines = append(lines, strings.Join([]string{c.Name, c.Namespace, c.Workload, c.Version, fmt.Sprintf("%d/%d", c.Ready, c.Wanted), c.Leader, c.Problem}, " "))
@@ -345,5 +345,36 @@ func TestComponents(t *testing.T) {
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("%q, want %q", lines, want)
+	}
+}
+
+// A Lease is judged by how long it lasts, and one that was given back is nobody's for as long as another replica needs.
+func TestLeasesLastAsLongAsTheySay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		age, duration time.Duration
+		holder        string
+		want          string
+	}{
+		"renewed in time":         {14 * time.Second, 15 * time.Second, "a", ""},
+		"frozen for 21 s":         {21 * time.Second, 15 * time.Second, "a", "its Lease is no longer renewed"},
+		"frozen, a short Lease":   {18 * time.Second, 12 * time.Second, "a", "its Lease is no longer renewed"},
+		"lasts a minute":          {50 * time.Second, time.Minute, "a", ""},
+		"released a moment ago":   {10 * time.Second, time.Second, "", ""},
+		"released, and not taken": {time.Minute, time.Second, "", "its Lease has no holder"},
+	} {
+		e := runs(nodeSync())
+		e.Leases = []doctor.Lease{{
+			Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Holder: test.holder,
+			Renewed: at().Add(-test.age), Duration: test.duration,
+		}}
+		if got := doctor.Components(e); len(got) != 1 || got[0].Problem != test.want {
+			t.Errorf("%s: %+v, want %q", name, got, test.want)
+		}
+		alone := e
+		alone.Workloads = nil
+		if got := doctor.Components(alone); test.holder == "" && test.want != "" && len(got) != 0 {
+			t.Errorf("%s, and no workload: it was stopped in good order: %+v", name, got)
+		}
 	}
 }

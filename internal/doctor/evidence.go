@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
@@ -53,6 +55,41 @@ type Lease struct {
 	// Holder is empty when the last one gave it back.
 	Holder  string
 	Renewed time.Time
+	// Duration is for how long it is held after that.
+	Duration time.Duration
+	// Token is the health of the component's token that is recorded here, nil if nothing is wrong with it.
+	Token *metav1.Condition
+}
+
+// UsualLease is how long Leases of leader election last if they do not say.
+const UsualLease = 15 * time.Second
+
+// clocksDiffer is by how much the clock of the machine that renews a Lease may be behind the API server's.
+const clocksDiffer = 5 * time.Second
+
+// Stale reports whether nobody has renewed a Lease in time. One that was given back lasts a second, and gets as long as
+// another replica may need for it.
+func (l Lease) Stale(now time.Time) bool {
+	duration := l.Duration
+	if l.Holder == "" || duration <= 0 {
+		duration = max(duration, UsualLease)
+	}
+	return now.Sub(l.Renewed) > duration+clocksDiffer
+}
+
+// Trust leaves in the lists what is in one of the namespaces. It returns what looks like a component elsewhere, where
+// anybody who may edit that namespace can have made it.
+func Trust(listings []Listing, namespaces []string) (elsewhere []Workload) {
+	for i := range listings {
+		listings[i].Workloads = slices.DeleteFunc(listings[i].Workloads, func(w Workload) bool {
+			foreign := !slices.Contains(namespaces, w.Namespace)
+			if foreign && (w.volumeDriver() != "" || slices.ContainsFunc(components(), func(c component) bool { return c.is(w) })) {
+				elsewhere = append(elsewhere, w)
+			}
+			return foreign
+		})
+	}
+	return elsewhere
 }
 
 // String names the workload to people.

@@ -28,31 +28,69 @@ type Component struct {
 	Renewed *time.Time `json:"renewed,omitempty"`
 	// Problem is why it does not do its work, "" if it does as far as is known.
 	Problem string `json:"problem,omitempty"`
+	// Absent reports that objects in the cluster need it, and that neither a workload nor a Lease of it was found.
+	Absent bool `json:"absent,omitempty"`
+	// token reports that the problem is its token.
+	token bool
 }
 
 // Components are the components that run in the cluster, in the order of [components] and then of their workloads. Without a workload a
-// Lease in one of the namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their
+// Lease in one of Mooring's namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their
 // tenants and are left out.
-func Components(e ControllerEvidence, namespaces []string) []Component {
+func Components(e ControllerEvidence) []Component {
 	var out []Component
 	for _, c := range components() {
 		if c.name == storageProxy {
 			continue
 		}
-		workloads := c.of(all(e.Workloads))
-		for _, w := range workloads {
-			out = append(out, e.running(c, w))
-		}
-		if len(workloads) > 0 || c.lease == "" {
-			continue
-		}
-		for _, l := range e.Leases {
-			if l.Name == c.lease && (l.Namespace == c.leaseIn || c.leaseIn == "" && slices.Contains(namespaces, l.Namespace)) {
-				out = append(out, e.led(Component{Name: c.name, Namespace: l.Namespace}, l))
-			}
-		}
+		out = append(out, e.installed(c)...)
 	}
 	return out
+}
+
+// installed are the installations of a component, and one without a place for what is missing.
+func (e ControllerEvidence) installed(c component) (out []Component) {
+	workloads := c.of(all(e.Workloads))
+	for _, w := range workloads {
+		out = append(out, e.running(c, w))
+	}
+	for _, l := range e.Leases {
+		stopped := l.Holder == "" && l.Stale(e.Now) // by somebody, in good order
+		if len(workloads) == 0 && e.elects(c, l) && !stopped {
+			out = append(out, e.led(Component{Name: c.name, Namespace: l.Namespace}, l))
+		}
+	}
+	if problem := e.missing(c, workloads); problem != "" && (len(out) == 0 || c.name == Driver) {
+		out = append(out, Component{Name: c.name, Problem: problem, Absent: true})
+	}
+	return out
+}
+
+// missing says what of a component is nowhere, "" if nothing shows that it is missing. DigitalOcean's own volume driver
+// stands in for ours, and the controller of a managed cluster is not visible.
+func (e ControllerEvidence) missing(c component, workloads []Workload) string {
+	trace := e.Traces[c.name]
+	if slices.ContainsFunc(e.Workloads, func(l Listing) bool { return l.Problem != "" }) || e.LeaseProblem != "" {
+		return "" // it may be in what was not read
+	}
+	if c.name == cloud && slices.ContainsFunc(e.Leases, func(l Lease) bool {
+		return l.Namespace == c.leaseIn && l.Name == accountLease
+	}) {
+		trace = "Lease " + c.leaseIn + "/" + accountLease
+	}
+	switch {
+	case len(workloads) > 0:
+		return c.half(workloads)
+	case trace == "":
+		return ""
+	case c.name == Driver && slices.ContainsFunc(all(e.Workloads), func(w Workload) bool { return w.volumeDriver() == VolumeDriver }):
+		return ""
+	case slices.ContainsFunc(all(e.Workloads), func(w Workload) bool {
+		return slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) })
+	}):
+		return ""
+	}
+	return "there is " + trace + ", and nothing that runs it"
 }
 
 // running is the state of one workload.
@@ -70,12 +108,32 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 		out.Problem = fmt.Sprintf("there is no Lease %s/%s, with which it elects its leader", namespace, name)
 	}
 	switch {
+	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet
 	case w.Wanted == 0:
 		out.Problem = "it is scaled to 0"
 	case w.Ready == 0:
 		out.Problem = "no pod of " + prose.Plural(w.Wanted, "pod") + " is ready"
 	}
 	return out
+}
+
+// half says which half of the volume driver is missing, "" if none is, or if it is another component.
+func (c component) half(workloads []Workload) string {
+	onNodes := 0
+	for _, w := range workloads {
+		if w.Kind == "DaemonSet" {
+			onNodes++
+		}
+	}
+	switch {
+	case c.name != Driver:
+		return ""
+	case onNodes == len(workloads):
+		return "there is its node plugin, and no controller"
+	case onNodes == 0:
+		return "there is its controller, and no node plugin"
+	}
+	return ""
 }
 
 // led adds what a Lease shows of its leader.
@@ -85,11 +143,17 @@ func (e ControllerEvidence) led(c Component, l Lease) Component {
 		renewed := l.Renewed
 		c.Renewed = &renewed
 	}
+	at := slices.IndexFunc(e.Leases, func(a Lease) bool {
+		return c.Name == cloud && a.Namespace == "kube-system" && a.Name == accountLease && a.Token != nil
+	})
 	switch {
-	case l.Holder == "":
+	case l.Holder == "" && l.Stale(e.Now):
 		c.Problem = "its Lease has no holder"
-	case e.Now.Sub(l.Renewed) > leaseStale:
+	case l.Stale(e.Now):
 		c.Problem = "its Lease is no longer renewed"
+	case at >= 0:
+		t := e.Leases[at].Token
+		c.token, c.Problem = true, fmt.Sprintf("its token, for %s: %s: %s", prose.Span(e.Now.Sub(t.LastTransitionTime.Time)), t.Reason, t.Message)
 	}
 	return c
 }

@@ -114,7 +114,15 @@ func drivers(e VolumeEvidence) []finding.Finding {
 		controllers, nodes := e.plugins(name, false), e.plugins(name, true)
 		out = append(out, several(name, "controllers", "both make, attach and detach the volumes of the same claims, and neither waits for the other's actions", controllers)...)
 		out = append(out, several(name, "node plugins", "both register with kubelet, which asks the one that came last, and one removes the socket of the other", nodes)...)
-		if len(controllers) == 1 && len(nodes) == 1 {
+		for _, w := range slices.Concat(controllers, nodes) {
+			if w.Ready == 0 && !w.labeled(Driver) && !w.runs(Driver) { // of ours, there is a finding about its replicas
+				out = append(out, finding.Finding{
+					Severity: finding.Problem, Where: w.String(), What: fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted),
+					Why: "volumes are not made, attached or mounted", Do: "see why: its pods are in namespace " + w.Namespace,
+				})
+			}
+		}
+		if len(controllers) == 1 && len(nodes) == 1 && controllers[0].Ready > 0 && nodes[0].Ready > 0 {
 			out = append(out, finding.Finding{
 				Severity: finding.OK, Where: controllers[0].String(), What: fmt.Sprintf("one controller and one node plugin run driver %s: %s and %s", name, controllers[0], nodes[0]),
 			})

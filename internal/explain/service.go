@@ -76,22 +76,60 @@ func (e ServiceEvidence) granted() loadbalancer.Input {
 	return in
 }
 
-// refused reports that the Service gets no load balancer as it is: its values are refused, the load balancer that it asks
-// for is another's, or the newest Event is a failure. Who wrote the Event does not matter: it only stops a promise.
+// refused reports that the Service gets no load balancer as it is: its values are refused, or it is in trouble.
 func (e ServiceEvidence) refused(problems []error) bool {
-	failures := []string{
-		loadbalancer.ReasonConfig, loadbalancer.ReasonNoNodes, loadbalancer.ReasonFailed, loadbalancer.ReasonSyncFailed,
-		loadbalancer.ReasonForeign, loadbalancer.ReasonDoubt, loadbalancer.ReasonCertFailed,
-	}
-	newest := slices.SortedFunc(slices.Values(e.Events), func(a, b Event) int { return b.At.Compare(a.At) })
-	return len(newest) > 0 && newest[0].Warning && slices.Contains(failures, newest[0].Reason) ||
-		slices.ContainsFunc(problems, func(problem error) bool {
-			wait, waits := errors.AsType[*loadbalancer.CertificateWait](problem)
-			return !waits || wait.Failed
-		}) || slices.ContainsFunc(e.Input.Service.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == loadbalancer.ConditionOwned && c.Status == metav1.ConditionFalse
+	return e.Trouble() != "" || slices.ContainsFunc(problems, func(problem error) bool {
+		wait, waits := errors.AsType[*loadbalancer.CertificateWait](problem)
+		return !waits || wait.Failed
 	})
 }
+
+// Trouble is why the load balancer of a Service is not what the Service asks for, "" if nothing that was read shows that:
+// DigitalOcean does not have it or reports it as failed, a condition of the cloud component is False, or the newest Event
+// about an outcome is a failure. Who wrote the Event does not matter: it only stops a promise.
+func (e ServiceEvidence) Trouble() string {
+	service := e.Input.Service
+	if loadbalancer.Asks(service) != nil {
+		return ""
+	}
+	if e.Lost {
+		return "DigitalOcean has no load balancer " + service.Annotations[annotation.LoadBalancerID]
+	}
+	if e.Input.Observed != nil {
+		if p := loadbalancer.Publish(service, *e.Input.Observed); p.Failed {
+			return p.Message
+		}
+	}
+	for _, c := range service.Status.Conditions {
+		if strings.HasPrefix(c.Type, conditionPrefix) && c.Status == metav1.ConditionFalse {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	if newest := e.newestOutcome(); newest.Warning {
+		return fmt.Sprintf("%s %s ago: %s", newest.Reason, ago(e.Now, newest.At), newest.Text)
+	}
+	return ""
+}
+
+// newestOutcome is the newest Event about what became of the load balancer, a zero one if there is none.
+func (e ServiceEvidence) newestOutcome() (newest Event) {
+	failures := []string{
+		loadbalancer.ReasonConfig, loadbalancer.ReasonNoNodes, loadbalancer.ReasonFailed, loadbalancer.ReasonSyncFailed,
+		loadbalancer.ReasonForeign, loadbalancer.ReasonDoubt, loadbalancer.ReasonCertFailed, loadbalancer.ReasonNotDeleted,
+	}
+	outcomes := []string{loadbalancer.ReasonEnsured, loadbalancer.ReasonPending, loadbalancer.ReasonCertReady}
+	for _, event := range e.Events { // of failure and success in one second, the failure counts
+		failed := event.Warning && slices.Contains(failures, event.Reason)
+		later := event.At.After(newest.At) || failed && !newest.Warning && event.At.Equal(newest.At)
+		if later && (failed || slices.Contains(outcomes, event.Reason)) {
+			newest = event
+		}
+	}
+	return newest
+}
+
+// conditionPrefix begins the types of the cloud component's conditions.
+const conditionPrefix = "cloud.mooring.dev/"
 
 // status is what stands on the Service; err is why it is refused.
 func (e ServiceEvidence) status(err error) Section {

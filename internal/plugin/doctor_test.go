@@ -94,7 +94,7 @@ func (p patient) leader() {
 	p.pods(2)
 	expect(p.T, 2, "", ask, "PROBLEM  leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which")
 	p.renewed(time.Hour)
-	expect(p.T, 2, "", ask, "PROBLEM  leader: Lease mooring-system/calico-node-sync.nodes.mooring.dev was last renewed 1h0m0s ago, by pod-1\n",
+	expect(p.T, 2, "", ask, "PROBLEM  leader: Lease mooring-system/calico-node-sync.nodes.mooring.dev was last renewed 60m ago, by pod-1\n",
 		"do:  read the log: kubectl -n mooring-system logs deployment/calico-node-sync\n")
 	p.renewed(0)
 	expect(p.T, 0, "", ask, "ok       leader: pod-1 leads Deployment mooring-system/calico-node-sync\n", "0 problems, 0 warnings, 0 notes, 2 ok\n")

@@ -41,7 +41,7 @@ func TestDoctorVolumes(t *testing.T) {
 		_ = client.CoreV1().Nodes().Delete(ctx, "doctor-1", metav1.DeleteOptions{})
 		_ = client.StorageV1().CSINodes().Delete(ctx, "doctor-1", metav1.DeleteOptions{})
 		_ = client.StorageV1().StorageClasses().Delete(ctx, "another", metav1.DeleteOptions{})
-		_ = client.AppsV1().StatefulSets("default").Delete(ctx, "volumes", metav1.DeleteOptions{})
+		_ = client.AppsV1().StatefulSets("kube-system").Delete(ctx, "volumes", metav1.DeleteOptions{})
 		// t.Context() has ended by now, and kubectl runs in it.
 		cmd := exec.CommandContext(ctx, testkit.Binary(t, "kubectl"), append([]string{"--kubeconfig", cluster.Kubeconfig, "delete", "--wait=false", "--ignore-not-found"}, manifests...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -50,6 +50,8 @@ func TestDoctorVolumes(t *testing.T) {
 	})
 	mustKubectl(t, cluster, "", "-n", "kube-system", "patch", "daemonset", "csi-do-node", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"desiredNumberScheduled":1,"currentNumberScheduled":1,"numberMisscheduled":0,"numberReady":1}}`)
+	mustKubectl(t, cluster, "", "-n", "kube-system", "patch", "statefulset", "csi-do-controller", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"replicas":1,"readyReplicas":1}}`)
 	csiNode := &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: "doctor-1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: volumes.Driver, NodeID: "7", TopologyKeys: []string{"region"}}}},
 	}
@@ -63,7 +65,7 @@ func TestDoctorVolumes(t *testing.T) {
 		"ok       volume-topology: Nodes that have the driver with their droplet's ID and region: 1\n", "ok       volume-classes: StorageClasses that are those of the driver's manifests: 4\n")
 
 	mustKubectl(t, cluster, `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"volumes"},"spec":{"serviceName":"x","selector":{"matchLabels":{"a":"b"}},
-		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"digitalocean/do-csi-plugin:v4.16.0"}]}}}}`, "-n", "default", "create", "-f", "-")
+		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"digitalocean/do-csi-plugin:v4.16.0"}]}}}}`, "-n", "kube-system", "create", "-f", "-")
 	mustKubectl(t, cluster, `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"another","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},
 		"provisioner":"other"}`, "create", "-f", "-")
 	mustKubectl(t, cluster, "", "delete", "storageclass", "do-block-storage-xfs")
@@ -72,7 +74,7 @@ func TestDoctorVolumes(t *testing.T) {
 	if _, err := cluster.Client.AppsV1().DaemonSets("kube-system").Patch(t.Context(), "csi-do-node", types.JSONPatchType, without, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, 2, "", p.ask("volumes"), "PROBLEM  volume-drivers: 2 controllers run driver dobs.csi.digitalocean.com: StatefulSet default/volumes and StatefulSet kube-system/csi-do-controller\n",
+	expect(t, 2, "", p.ask("volumes"), "PROBLEM  volume-drivers: 2 controllers run driver dobs.csi.digitalocean.com: StatefulSet kube-system/csi-do-controller and StatefulSet kube-system/volumes\n",
 		"warning  automount-rule: DaemonSet kube-system/csi-do-node does not remove the udev rule 99-digitalocean-automount.rules\n",
 		"warning  volume-classes: 2 StorageClasses are the default: another, do-block-storage\n",
 		"warning  volume-classes: StorageClass do-block-storage-xfs differs from the one of the driver's manifests: allowVolumeExpansion is false, not true, parameter fstype is unset, not xfs\n")

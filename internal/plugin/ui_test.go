@@ -249,12 +249,13 @@ func statusOf(t *testing.T, cluster *controlplane.Cluster) {
 	for _, tile := range got.Health {
 		states[tile.Key] = tile.State
 	}
-	for key, want := range map[string]ui.State{"machines": ui.Bad, "waits": ui.Good, "doctor": ui.Bad, "tenants": ui.Bad, "components": ui.Absent} {
+	for key, want := range map[string]ui.State{"machines": ui.Bad, "waits": ui.Good, "doctor": ui.Bad, "tenants": ui.Bad, "components": ui.Bad} {
 		if states[key] != want {
 			t.Errorf("%s is %q, want %q", key, states[key], want)
 		}
 	}
-	expect(t, 2, "", ask("status"), "Machines            bad       ", "Tenants of etcd     bad       1 of 1 need attention\n  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
+	expect(t, 2, "", ask("status"), "Machines            bad       ", "Tenants of etcd     bad       1 of 1 need attention\n",
+		"  ! not kept up to date: etcd-storage-operator: there is EtcdStorage shop", "  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
 	expect(t, 1, "", []string{"status", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")
 	expect(t, 1, "", ask("status", "-o", "wide"), "use one of text, json, yaml")
 	code, out, _ = run(t, ask("version"))

@@ -145,7 +145,11 @@ func troubles(w World, p Page, key string) []trouble {
 		if l.Key != key {
 			continue
 		}
-		if l.Problem != "" && l.State != Unread { // else the tile has it
+		switch {
+		case l.Problem == "" || l.State == Unread: // the tile has it
+		case strings.HasPrefix(l.Problem, notKept):
+			all = append(all, trouble{head: l.Problem})
+		default:
 			all = append(all, trouble{head: "not read: " + l.Problem})
 		}
 		if key == "components" {

@@ -131,6 +131,35 @@ func (l *List) count(lines []line) {
 	}
 }
 
+// notKept begins why what a list has may be old.
+const notKept = "not kept up to date: "
+
+// kept is a list of what a component keeps up to date. While that does not work, or may not run, what was last observed is
+// not good, however good it was.
+func (w World) kept(l List, component string) List {
+	its := slices.DeleteFunc(slices.Clone(w.Components), func(c Component) bool { return c.Name != component })
+	working := slices.ContainsFunc(its, func(c Component) bool { return c.Problem == "" })
+	why := ""
+	switch {
+	case l.All == 0 || working:
+	case len(its) > 0:
+		why = component + ": " + its[0].Problem
+		if at := its[0].Renewed; !at.IsZero() {
+			why += ", last seen " + prose.Span(max(0, w.ReadAt.Sub(at))) + " ago"
+		}
+	case w.ComponentProblem != "":
+		why = "it is unknown whether " + component + " runs"
+	}
+	if why == "" {
+		return l
+	}
+	l.Problem = tidy(strings.TrimPrefix(l.Problem+"; "+notKept+why, "; "))
+	if l.State != Bad {
+		l.State, l.Text = Unread, l.Problem
+	}
+	return l
+}
+
 // cells are tidy texts.
 func cells(texts ...string) []Cell {
 	out := make([]Cell, len(texts))
@@ -191,7 +220,7 @@ func reflectorsOf(w World, m matcher) List {
 			}
 		}
 	}
-	l = m.list(l, "reflector", lines)
+	l = w.kept(m.list(l, "reflector", lines), "calico-route-reflector-operator")
 	l.Summary = tidy(strings.Join(append([]string{l.Summary}, some(waits)...), "; "))
 	return l
 }
@@ -205,7 +234,7 @@ func sortedMaps(maps []topology.Map) []topology.Map {
 func balancersOf(w World, m matcher) List {
 	l := List{
 		Key: "balancers", Title: "Load balancers", Problem: w.BalancerProblem,
-		Columns: []string{"Service", "Addresses", "Ports", "Targets", "Since"},
+		Columns: []string{"Service", "Addresses", "Problem", "Ports", "Targets", "Since"},
 	}
 	list := slices.Clone(w.Balancers)
 	slices.SortFunc(list, func(a, b Balancer) int {
@@ -218,7 +247,7 @@ func balancersOf(w World, m matcher) List {
 		switch {
 		case b.Deleting:
 			address = strings.TrimPrefix(address+", being deleted", ", ")
-		case b.isNew(w.ReadAt):
+		case b.isNew(w.ReadAt) && b.Problem == "":
 			address = "being made"
 		case address == "":
 			address = "none yet"
@@ -232,11 +261,15 @@ func balancersOf(w World, m matcher) List {
 		if b.ID == "" && len(b.Addresses) == 0 {
 			target = "no targets yet"
 		}
-		row := Row{Ill: len(b.Addresses) == 0 && !b.isNew(w.ReadAt), Cells: append(cells(name, address, portsOf(b.Ports), target), moment(b.Created))}
+		row := Row{
+			Ill:   b.Problem != "" || len(b.Addresses) == 0 && !b.isNew(w.ReadAt),
+			Cells: append(cells(name, address, b.Problem, portsOf(b.Ports), target), moment(b.Created)),
+		}
 		row.Cells[1].ID = tidy(b.ID)
-		lines[i] = line{row: row, settling: b.isNew(w.ReadAt), texts: []string{name, address, b.ID, portsOf(b.Ports), target}}
+		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Ports), target}
+		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.ReadAt), texts: texts}
 	}
-	return m.list(l, "load balancer", lines)
+	return w.kept(m.list(l, "load balancer", lines), "digitalocean-cloud-controller-manager")
 }
 
 // isNew reports whether a Service has no address because its load balancer is being made.
@@ -314,7 +347,7 @@ func tenantsOf(w World, m matcher) List {
 		}
 		lines[i] = line{row: row, texts: []string{t.Name, state, t.Proxies, t.Endpoint}}
 	}
-	return m.list(l, "tenant", lines)
+	return w.kept(m.list(l, "tenant", lines), "etcd-storage-operator")
 }
 
 // state is how a tenant is, and whether that needs attention.
@@ -322,6 +355,8 @@ func (t Tenant) state() (text string, ill bool) {
 	switch {
 	case t.Deleting:
 		text = "being deleted"
+	case t.Ready == "True" && t.Trouble != "":
+		return "Ready; " + t.Trouble, true
 	case t.Ready == "True":
 		return "Ready", false
 	case t.Ready == "":

@@ -96,6 +96,8 @@ type Balancer struct {
 	// Addresses are IP addresses and host names at which it serves, none while there is no load balancer.
 	Addresses []string
 	Ports     []Port
+	// Problem is why the load balancer is not what the Service asks for, "" if nothing shows that.
+	Problem string
 	// Local reports that only Nodes with a pod of the Service get its traffic.
 	Local bool
 }
@@ -116,6 +118,8 @@ type Tenant struct {
 	// Ready is the status of the condition of that name, "" while there is none; Reason and Message are its own, Since is when it last changed.
 	Ready, Reason, Message string
 	Since                  time.Time
+	// Trouble is what else needs attention, as kubectl mooring explain etcdstorage has it; "" for nothing.
+	Trouble string
 	// Counted reports that somebody has counted what it stores.
 	Counted bool
 	Usage   []Usage

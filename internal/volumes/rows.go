@@ -403,13 +403,14 @@ func (x index) lost(c Claim) Row {
 func (x index) waiting(c Claim) Row {
 	r := x.alone(c, Pending)
 	switch {
-	case len(r.Pods) == 0:
-		r.find(agreement.Settling, "a class with WaitForFirstConsumer makes the volume for the first Pod", "it has no volume, and no Pod uses it")
+	case len(r.Pods) == 0 && c.WaitsForPod:
+		r.find(agreement.Settling, "the driver makes the volume for the first Pod (class with WaitForFirstConsumer)",
+			"it has no volume, and no Pod uses it")
 	case x.Now.Sub(c.Created) < patience:
 		r.find(agreement.Settling, "the driver makes the volume", "it has no volume yet")
 	default:
 		namespace, name, _ := strings.Cut(c.Name, "/")
-		r.find(agreement.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has no volume")
+		r.find(agreement.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has had no volume for %s", prose.Span(x.Now.Sub(c.Created)))
 	}
 	return r
 }

@@ -51,6 +51,8 @@ type Claim struct {
 	Name, UID, Volume string
 	GiB               int64
 	Created           time.Time
+	// WaitsForPod reports that its class makes a volume for the first Pod only, and that none is on a machine yet.
+	WaitsForPod bool
 	// Lost is Kubernetes' word for a claim whose PersistentVolume is gone, or another claim's.
 	Lost bool
 }

@@ -5,9 +5,13 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +24,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 )
@@ -39,7 +45,38 @@ type Cluster struct {
 	Dynamic dynamic.Interface
 	// Namespaces are those of the components: what is written there is believed.
 	Namespaces []string
+	// ahead is by how much the API server's clock is ahead of this machine's.
+	ahead atomic.Int64
+	clock clock.PassiveClock
 }
+
+// ServerTime is a moment of this machine's clock by the clock of the API server, as far as a response had its time.
+func (c *Cluster) ServerTime(local time.Time) time.Time {
+	return local.Add(time.Duration(c.ahead.Load()))
+}
+
+// dated notes the API server's clock, which each response has in whole seconds: a difference below two is none.
+func (c *Cluster) dated(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+			ahead := at.Sub(c.clock.Now())
+			if ahead.Abs() < 2*time.Second {
+				ahead = 0
+			}
+			c.ahead.Store(int64(ahead))
+		}
+		return response, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Cluster makes the clients; nothing is asked yet.
 func (e *Env) Cluster() (*Cluster, error) {
@@ -47,7 +84,8 @@ func (e *Env) Cluster() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces}
+	c := &Cluster{Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces, clock: clock.RealClock{}}
+	config.Wrap(c.dated)
 	if c.Typed, err = Typed(config); err == nil {
 		c.Dynamic, err = dynamic.NewForConfig(config)
 	}
@@ -149,7 +187,15 @@ func EtcdStorages() schema.GroupVersionResource {
 
 // LeaseOf is what the doctor judges a Lease by.
 func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
-	out := doctor.Lease{Namespace: l.Namespace, Name: l.Name}
+	out := doctor.Lease{Namespace: l.Namespace, Name: l.Name, Duration: doctor.UsualLease}
+	if l.Spec.LeaseDurationSeconds != nil {
+		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	var token metav1.Condition
+	if text := l.Annotations[tokenAnnotation]; text != "" && json.Unmarshal([]byte(text), &token) == nil &&
+		token.Type == instance.ConditionTokenHealthy && token.Status == metav1.ConditionFalse {
+		out.Token = &token
+	}
 	if l.Spec.HolderIdentity != nil {
 		out.Holder = *l.Spec.HolderIdentity
 	}

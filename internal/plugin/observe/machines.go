@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -40,6 +41,7 @@ const (
 	accountLease      = "digitalocean-cloud-controller-manager-account"
 	accountAnnotation = "cloud.mooring.dev/account"
 	teamAnnotation    = "cloud.mooring.dev/team"
+	tokenAnnotation   = "cloud.mooring.dev/token-healthy"
 )
 
 // mostAsked bounds how many droplets are asked for by ID: those that a complete list does not have. Others stay unknown.
@@ -71,9 +73,24 @@ func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreem
 	if w.Cloud, err = Droplets(ctx, c, nodes, now); err != nil {
 		return w, err
 	}
-	w.CleanUps = CleanUps(ctx, c, w, now)
+	w.CleanUps, w.Unwatched = CleanUps(ctx, c, w, now), c.Unwatched(ctx, now)
 	w.Now = now.Now()
 	return w, nil
+}
+
+// Unwatched is why nobody makes Nodes NotReady: kube-controller-manager, which does, no longer renews its Lease. Without
+// such a Lease, or the right to read it, nothing is known of it, as where it elects no leader.
+func (c *Cluster) Unwatched(ctx context.Context, now clock.PassiveClock) string {
+	const name = "kube-controller-manager"
+	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	l, at := LeaseOf(lease), c.ServerTime(now.Now())
+	if !l.Stale(at) {
+		return ""
+	}
+	return fmt.Sprintf("%s, which makes Nodes NotReady, renewed its Lease %s ago", name, prose.Span(at.Sub(l.Renewed)))
 }
 
 // Datastore is Calico's by --datastore-type, "" without that flag, and the environment, the kubernetes one where they name none.

@@ -26,6 +26,9 @@ import (
 // ProvisionerAnnotation names the driver that a claim's volume is, or was, made by.
 const ProvisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
 
+// selectedNode is on claims whose first Pod has a machine (k8s.io/component-helpers, storage/volume).
+const selectedNode = "volume.kubernetes.io/selected-node"
+
 // Volumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments
 // are read again after it, so that what was attached in between is known.
 func Volumes(ctx context.Context, c *Cluster, now clock.PassiveClock) (volumes.World, error) {
@@ -98,9 +101,13 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 
 // claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
 // namespace/name.
-func (c *Cluster) claims(ctx context.Context, w *volumes.World, names, classes, into map[string]bool) error {
+func (c *Cluster) claims(ctx context.Context, w *volumes.World, names map[string]bool, classes map[string]storagev1.VolumeBindingMode, into map[string]bool) error {
 	return Each(ctx, "PersistentVolumeClaims", c.Typed.CoreV1().PersistentVolumeClaims("").List, func(p *corev1.PersistentVolumeClaim) {
-		ofClass := p.Spec.StorageClassName != nil && classes[*p.Spec.StorageClassName]
+		var mode storagev1.VolumeBindingMode
+		if p.Spec.StorageClassName != nil {
+			mode = classes[*p.Spec.StorageClassName]
+		}
+		ofClass := mode != ""
 		lost := p.Status.Phase == corev1.ClaimLost
 		waits := p.Spec.VolumeName == "" && ofClass
 		if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[ProvisionerAnnotation] == volumes.Driver)) {
@@ -108,7 +115,7 @@ func (c *Cluster) claims(ctx context.Context, w *volumes.World, names, classes, 
 		}
 		claim := volumes.Claim{
 			Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
-			Lost: lost,
+			Lost: lost, WaitsForPod: mode == storagev1.VolumeBindingWaitForFirstConsumer && p.Annotations[selectedNode] == "",
 		}
 		into[claim.Name] = true
 		w.Claims = append(w.Claims, claim)
@@ -146,12 +153,15 @@ func (c *Cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names
 	return nil
 }
 
-// classesOfDriver are the names of the driver's classes.
-func (c *Cluster) classesOfDriver(ctx context.Context) (map[string]bool, error) {
-	names := map[string]bool{}
+// classesOfDriver are the names of the driver's classes, each with when it makes volumes.
+func (c *Cluster) classesOfDriver(ctx context.Context) (map[string]storagev1.VolumeBindingMode, error) {
+	names := map[string]storagev1.VolumeBindingMode{}
 	err := Each(ctx, "StorageClasses", c.Typed.StorageV1().StorageClasses().List, func(class *storagev1.StorageClass) {
 		if class.Provisioner == volumes.Driver {
-			names[class.Name] = true
+			names[class.Name] = storagev1.VolumeBindingImmediate // which an API server fills in
+			if class.VolumeBindingMode != nil {
+				names[class.Name] = *class.VolumeBindingMode
+			}
 		}
 	})
 	return names, err
@@ -238,6 +248,17 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 		return nil, agreement.Side{Problem: SideOf(err).Problem}
 	}
 	return out, side
+}
+
+// OwnCloud is DigitalOcean with the token of the environment, nil without one. It is an error if the token is not of the
+// account that the cluster's droplets are in.
+func (c *Cluster) OwnCloud(ctx context.Context, now clock.PassiveClock) (*doapi.Client, error) {
+	client, _, err := CloudClient(now)
+	if err != nil || client == nil {
+		return nil, err
+	}
+	_, err = c.sameAccount(ctx, client)
+	return client, err
 }
 
 // sameAccount returns an error if the token is not of the account that the cluster's droplets are in; recorded reports

@@ -88,6 +88,7 @@ func (s *Server) Close() error { return s.listener.Close() }
 func (s *Server) Serve(ctx context.Context) error {
 	life, end := context.WithCancel(ctx)
 	defer end()
+	s.snapshot.life = life
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return life },

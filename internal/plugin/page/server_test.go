@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/plugin/page"
 	"github.com/mooring-dev/mooring/internal/ui"
@@ -269,5 +270,56 @@ func TestAssetsStayHere(t *testing.T) {
 				t.Errorf("%s has %q", file, found)
 			}
 		}
+	}
+}
+
+// While the cluster does not respond the page is old by its age, at once and without a request that has ended, and another
+// page that is opened then gets what is known.
+func TestOldWhileTheClusterDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	c, reading, first := quietClock(), make(chan struct{}), true
+	read := func(ctx context.Context) (ui.World, error) {
+		if first {
+			first = false
+			return worldOf(5), nil
+		}
+		close(reading)
+		<-ctx.Done()
+		return ui.World{}, ctx.Err()
+	}
+	server, err := page.Listen(t.Context(), 0, read, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	c.SetTime(c.Now().Add(page.Every))
+	left, leave := context.WithCancel(t.Context())
+	go func() {
+		request, err := http.NewRequestWithContext(left, http.MethodGet, server.URL()+"page.json?fresh=1", http.NoBody)
+		if err != nil {
+			return
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-reading
+	leave() // the page goes away: the reading is for the next one
+	for _, step := range []struct {
+		after time.Duration
+		stale string
+	}{{0, ""}, {page.Every + time.Second, "it was read 31s ago"}, {time.Hour, "it was read 1h0m31s ago"}} {
+		c.SetTime(c.Now().Add(step.after))
+		var p ui.Page
+		got := ask(t, server.URL()+"page.json")
+		if json.Unmarshal([]byte(got.body), &p) != nil || p.Stale != step.stale || p.Machines.Total != 5 {
+			t.Errorf("after %s: stale %q, want %q, %d machines", step.after, p.Stale, step.stale, p.Machines.Total)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended with %v", err)
 	}
 }

@@ -89,7 +89,7 @@ func (v *Result) ask(ctx context.Context, env *observe.Env) error {
 	}
 	v.Kubernetes = kubernetes.GitVersion
 	e := checks.ControllerEvidence(ctx, checks.New(c, clock.RealClock{}))
-	v.Components = doctor.Components(e, c.Namespaces)
+	v.Components = doctor.Components(e)
 	for _, l := range e.Workloads {
 		if l.Problem != "" {
 			return fmt.Errorf("listing %s: %s", l.Kind, l.Problem)

@@ -20,8 +20,9 @@ import (
 const controllersLong = `Check which controllers run: upstream projects and others alongside Mooring's components, two installations of one component, Deployments without a ready pod,
 Leases of leader election that are not renewed, and versions that differ within one release.
 
-Deployments, DaemonSets and Leases of all namespaces are read. A component is recognized by the labels of its manifests and chart, or by
-the last part of its image's name; upstream projects by the names in docs/migration.`
+Deployments, DaemonSets, StatefulSets and Leases are read, and those in Mooring's namespaces judged (--mooring-namespace); what looks like a component elsewhere
+is noted. A component is recognized by the labels of its manifests and chart, or by the last part of its image's name; upstream projects by the names in
+docs/migration. Objects of a component that nothing runs are a problem: EtcdStorages, RouteReflectorTopologies, the volume driver's CSIDriver.`
 
 // Certificates is the doctor that may read Secrets.
 const Certificates = "certificates"

@@ -6,13 +6,17 @@ package checks
 import (
 	"context"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -24,9 +28,12 @@ type Examination struct {
 	clock   clock.PassiveClock
 	// Secrets says that certificates in Secrets are read.
 	Secrets bool
-	// listings are the workloads, controllers what else was read of who does which work, once they were read.
-	listings    []doctor.Listing
-	controllers *doctor.ControllerEvidence
+	// listings are the workloads in Mooring's namespaces, and elsewhere those of other namespaces that look like some of
+	// ours; controllers is what else was read of who does which work. All are nil until they were read.
+	listings     []doctor.Listing
+	statefulSets []doctor.Listing
+	elsewhere    []doctor.Workload
+	controllers  *doctor.ControllerEvidence
 }
 
 // New returns one that has read nothing yet.
@@ -44,19 +51,45 @@ func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEv
 	if x.controllers != nil {
 		return *x.controllers
 	}
-	e := doctor.ControllerEvidence{Workloads: x.workloads(ctx)}
+	e := doctor.ControllerEvidence{Workloads: x.withStatefulSets(ctx), Namespaces: x.cluster.Namespaces}
+	e.Elsewhere = x.elsewhere
 	err := observe.Each(ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List, func(l *coordinationv1.Lease) {
 		e.Leases = append(e.Leases, observe.LeaseOf(l))
 	})
 	if err != nil {
 		e.Leases, e.LeaseProblem = nil, observe.OneLine(err)
 	}
-	e.Now = x.clock.Now()
+	e.Now = x.cluster.ServerTime(x.clock.Now())
+	e.Traces = x.traces(ctx, &e)
 	x.controllers = &e
 	return e
 }
 
-// workloads reads what runs in all namespaces.
+// traces are what shows that a component is meant to run, by the component's name: objects that it alone serves. What may
+// not be read shows nothing; that the driver's object could not be read is noted.
+func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) map[string]string {
+	out := map[string]string{}
+	for kind, resource := range map[string]schema.GroupVersionResource{
+		doctor.Reflectors: v1alpha1.GroupVersion.WithResource("routereflectortopologies"), doctor.Storage: observe.EtcdStorages(),
+	} {
+		list, err := x.cluster.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil && len(list.Items) > 0 {
+			out[kind] = list.Items[0].GetKind() + " " + list.Items[0].GetName()
+		}
+	}
+	_, err := x.cluster.Typed.StorageV1().CSIDrivers().Get(ctx, doctor.VolumeDriver, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		out[doctor.Driver] = "CSIDriver " + doctor.VolumeDriver
+	case !apierrors.IsNotFound(err):
+		problem := doctor.Listing{Kind: "CSIDriver " + doctor.VolumeDriver, Problem: observe.OneLine(err)}
+		e.Workloads = append(slices.Clone(e.Workloads), problem)
+	}
+	return out
+}
+
+// workloads reads what runs in Mooring's namespaces, and notes what runs elsewhere under a name of ours. Anybody who may
+// edit a namespace can make such a workload there (ADR 16).
 func (x *Examination) workloads(ctx context.Context) []doctor.Listing {
 	if x.listings == nil {
 		apps := x.cluster.Typed.AppsV1()
@@ -64,8 +97,19 @@ func (x *Examination) workloads(ctx context.Context) []doctor.Listing {
 			listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf),
 			listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf),
 		}
+		x.elsewhere = append(x.elsewhere, doctor.Trust(x.listings, x.cluster.Namespaces)...)
 	}
 	return x.listings
+}
+
+// withStatefulSets are the workloads and StatefulSets, as which the volume driver's controller runs.
+func (x *Examination) withStatefulSets(ctx context.Context) []doctor.Listing {
+	if x.statefulSets == nil {
+		list := x.cluster.Typed.AppsV1().StatefulSets(metav1.NamespaceAll).List
+		x.statefulSets = []doctor.Listing{listing(ctx, "StatefulSets", list, statefulSetOf)}
+		x.elsewhere = append(x.elsewhere, doctor.Trust(x.statefulSets, x.cluster.Namespaces)...)
+	}
+	return slices.Concat(x.workloads(ctx), x.statefulSets)
 }
 
 // listing reads the workloads of a kind.
@@ -84,6 +128,15 @@ func deploymentOf(d *appsv1.Deployment) doctor.Workload {
 	w.Wanted, w.Ready = 1, int(d.Status.ReadyReplicas) // unset means one
 	if d.Spec.Replicas != nil {
 		w.Wanted = int(*d.Spec.Replicas)
+	}
+	return w
+}
+
+func statefulSetOf(s *appsv1.StatefulSet) doctor.Workload {
+	w := workloadOf("StatefulSet", &s.ObjectMeta, &s.Spec.Template)
+	w.Wanted, w.Ready = 1, int(s.Status.ReadyReplicas) // unset means one
+	if s.Spec.Replicas != nil {
+		w.Wanted = int(*s.Spec.Replicas)
 	}
 	return w
 }

@@ -6,14 +6,11 @@ package checks
 import (
 	"context"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,7 +26,7 @@ csi-digitalocean alongside digitalocean-csi-driver; node plugins that leave the 
 machines whose CSINode lacks the driver, or whose Node lacks the driver's topology label; StorageClasses that differ from those of the driver's
 manifests under the same name, and more than one default class.
 
-Deployments, StatefulSets and DaemonSets of all namespaces, Nodes, CSINodes, StorageClasses and VolumeSnapshotClasses are read. Files on machines are not:
+Deployments, StatefulSets and DaemonSets in Mooring's namespaces, Nodes, CSINodes, StorageClasses and VolumeSnapshotClasses are read. Files on machines are not:
 whether the udev rule is there is not known, only whether something removes it.`
 
 // Annotations of default classes; the older one of StorageClasses still counts (k8s.io/component-helpers, storage/volume).
@@ -41,8 +38,7 @@ const (
 
 // lookAtVolumes judges what DigitalOcean's volumes need.
 func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
-	statefulSets := listing(ctx, "StatefulSets", x.cluster.Typed.AppsV1().StatefulSets(metav1.NamespaceAll).List, statefulSetOf)
-	e := doctor.VolumeEvidence{Workloads: append(slices.Clone(x.workloads(ctx)), statefulSets)}
+	e := doctor.VolumeEvidence{Workloads: x.withStatefulSets(ctx)}
 	unread := func(side string, err error) {
 		if err != nil {
 			e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
@@ -62,15 +58,6 @@ func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 		}
 	}
 	return doctor.Volumes(e)
-}
-
-func statefulSetOf(s *appsv1.StatefulSet) doctor.Workload {
-	w := workloadOf("StatefulSet", &s.ObjectMeta, &s.Spec.Template)
-	w.Wanted, w.Ready = 1, int(s.Status.ReadyReplicas) // unset means one
-	if s.Spec.Replicas != nil {
-		w.Wanted = int(*s.Spec.Replicas)
-	}
-	return w
 }
 
 // nodeOf fills in what a workload does on its machine.

@@ -27,7 +27,7 @@ func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name 
 	}
 	var out []explain.Event
 	for i := range list {
-		out = append(out, eventOf(c, &list[i], keys))
+		out = append(out, EventOf(c, &list[i], keys))
 	}
 	return out, observe.SideOf(err)
 }
@@ -39,7 +39,7 @@ func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([
 	list, _, err := c.MooringEvents(ctx, math.MaxInt)
 	for i := range list {
 		if concerns(&list[i], names) {
-			out = append(out, eventOf(c, &list[i], nil))
+			out = append(out, EventOf(c, &list[i], nil))
 		}
 	}
 	return out, observe.SideOf(err)
@@ -57,7 +57,8 @@ func concerns(e *corev1.Event, names []string) bool {
 	return false
 }
 
-func eventOf(c *observe.Cluster, e *corev1.Event, keys eventsign.Keys) explain.Event {
+// EventOf is an Event as it is explained. keys are those of [observe.Cluster.EventKeys], nil for none.
+func EventOf(c *observe.Cluster, e *corev1.Event, keys eventsign.Keys) explain.Event {
 	at, count := observe.LastSeen(e)
 	return explain.Event{
 		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: observe.SourceOf(e), Count: count,

@@ -14,12 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
 
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/ui"
@@ -38,16 +38,6 @@ const (
 
 // mostEvents bounds how many Events of one component are shown.
 const mostEvents = 4 * observe.Page
-
-// balancers lists the Services of type LoadBalancer.
-func balancers(ctx context.Context, c *observe.Cluster) (out []ui.Balancer, err error) {
-	err = observe.Each(ctx, "Services", c.Typed.CoreV1().Services(metav1.NamespaceAll).List, func(s *corev1.Service) {
-		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			out = append(out, balancerOf(s))
-		}
-	})
-	return out, err
-}
 
 func balancerOf(s *corev1.Service) ui.Balancer {
 	b := ui.Balancer{
@@ -80,15 +70,24 @@ func (u *Reader) tenants(ctx context.Context, w *ui.World) {
 			w.TenantProblem = fmt.Sprintf("decoding EtcdStorage %s: %v", all[i].GetName(), err)
 			continue
 		}
-		w.Tenants = append(w.Tenants, tenantOf(&s))
+		w.Tenants = append(w.Tenants, tenantOf(&s, u.clock.Now()))
 	}
 }
 
-func tenantOf(s *etcdv1alpha1.EtcdStorage) ui.Tenant {
+func tenantOf(s *etcdv1alpha1.EtcdStorage, now time.Time) ui.Tenant {
 	t := ui.Tenant{Name: s.Name, Endpoint: s.Status.Endpoint, Proxies: s.Status.Proxies, Deleting: !s.DeletionTimestamp.IsZero(), Counted: s.Status.Usage != nil}
 	if ready := meta.FindStatusCondition(s.Status.Conditions, "Ready"); ready != nil {
 		t.Ready, t.Reason, t.Message, t.Since = string(ready.Status), ready.Reason, ready.Message, ready.LastTransitionTime.Time
 	}
+	var trouble []string
+	for _, section := range explain.EtcdStorage(explain.EtcdStorageEvidence{Now: now, Storage: *s}).Sections {
+		for _, l := range section.Lines {
+			if l.Attention && l.Topic != "pending" { // which ends by itself while an operator runs
+				trouble = append(trouble, l.Topic+": "+l.Text)
+			}
+		}
+	}
+	t.Trouble = strings.Join(trouble, "; ")
 	if usage := s.Status.Usage; usage != nil {
 		limit := func(n *int64) int64 {
 			if n == nil {
@@ -109,7 +108,7 @@ func tenantOf(s *etcdv1alpha1.EtcdStorage) ui.Tenant {
 }
 
 // entries are the reported steps of the components, with a sentence for each place that could not be read.
-func entries(ctx context.Context, c *observe.Cluster) (out []ui.Entry, problems []string) {
+func entries(ctx context.Context, c *observe.Cluster, services serviceEvents) (out []ui.Entry, problems []string) {
 	journal, err := journal(ctx, c)
 	if err != nil {
 		problems = append(problems, err.Error())
@@ -119,18 +118,15 @@ func entries(ctx context.Context, c *observe.Cluster) (out []ui.Entry, problems 
 	if err != nil {
 		return out, append(problems, err.Error())
 	}
-	// Events about Services are in the Services' namespaces, where their authors may write Events as well.
-	services, wholeToo, err := c.Events(ctx, metav1.NamespaceAll, fields.Set{"involvedObject.kind": "Service"}, mostEvents)
-	if err != nil {
-		problems = append(problems, err.Error())
+	if services.err != nil {
+		problems = append(problems, services.err.Error())
 	}
-	keys := c.EventKeys(ctx)
-	for _, e := range append(events, services...) {
-		if t := c.TrustIn(&e, keys); t != observe.Foreign {
+	for _, e := range append(events, services.list...) {
+		if t := c.TrustIn(&e, services.keys); t != observe.Foreign {
 			out = append(out, entryOf(&e, t))
 		}
 	}
-	if !whole || !wholeToo {
+	if !whole || !services.whole {
 		problems = append(problems, fmt.Sprintf("a namespace has more than %d Events, of which some are not shown", mostEvents))
 	}
 	return out, problems

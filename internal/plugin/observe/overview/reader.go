@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -48,6 +49,11 @@ type Reader struct {
 	// cloud is what DigitalOcean said, at cloudAt.
 	cloud   agreement.Cloud
 	cloudAt time.Time
+
+	// listed are the load balancers of digitalOcean by ID at listedAt, nil if they are not known.
+	listed       map[string]loadbalancer.Observed
+	listedAt     time.Time
+	digitalOcean *doapi.Client
 
 	// findings are the doctor's, at checkedAt.
 	findings  []finding.Finding
@@ -91,18 +97,19 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
 		return w, err
 	}
-	sides.CleanUps = observe.CleanUps(ctx, u.cluster, sides, u.clock)
+	sides.CleanUps, sides.Unwatched = observe.CleanUps(ctx, u.cluster, sides, u.clock), u.cluster.Unwatched(ctx, u.clock)
 	sides.Now = u.clock.Now()
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)
 	Waits(&w, u.cluster.Waiting(ctx, sides.Now), sides.Now)
-	w.Balancers, w.BalancerProblem = problemOf(balancers(ctx, u.cluster))
+	events := readServiceEvents(ctx, u.cluster)
+	w.Balancers, w.BalancerProblem = problemOf(u.balancers(ctx, events))
 	u.readVolumes(ctx, &w)
 	u.tenants(ctx, &w)
 	x := checks.New(u.cluster, u.clock)
 	u.components(ctx, x, &w)
 	u.doctor(ctx, x, &w)
-	w.Entries, w.JournalProblems = entries(ctx, u.cluster)
+	w.Entries, w.JournalProblems = entries(ctx, u.cluster, events)
 	if err := ctx.Err(); err != nil {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
 	}
@@ -212,15 +219,15 @@ func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.Wo
 		problems = append(problems, "Leases: "+e.LeaseProblem)
 	}
 	w.ComponentProblem = strings.Join(problems, "; ")
-	for _, c := range doctor.Components(e, u.cluster.Namespaces) {
+	for _, c := range doctor.Components(e) {
 		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
-		if c.Workload == "" {
+		switch {
+		case c.Absent:
+			shown.Where = "not found"
+		case c.Workload == "":
 			shown.Where = c.Namespace + ", only its Lease was found"
-		} else {
+		default:
 			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
-		}
-		if !slices.Contains(u.cluster.Namespaces, c.Namespace) && c.Problem == "" {
-			shown.Problem = "its Events and state are not trusted: pass --mooring-namespace " + c.Namespace
 		}
 		if c.Renewed != nil {
 			shown.Renewed = *c.Renewed

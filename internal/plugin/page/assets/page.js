@@ -378,6 +378,7 @@
   });
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") { load(true); next(); } });
   setInterval(tick, 5000);
-  load(true); // a page that is opened shows the cluster as it is, not as it was when somebody last looked
+  load(false); // what is known at once, gray if it is old, and then the cluster as it is
+  load(true);
   next();
 })();
