@@ -42,7 +42,7 @@ SUITES       ?=
 BENCH        ?= .
 BENCH_PKGS   ?= ./internal/nodesync ./internal/calico ./internal/routereflector/... ./internal/etcdstorage/tenancy/wire ./internal/docloud/app ./internal/docloud/provider/simulated ./test/contract/digitalocean ./test/contract/etcdstorage/bench ./test/e2e
 
-.PHONY: help packages debian lab demo-binaries real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench screenshots lint generate manifests verify walks build images push-images release release-check push-release install deploy \
+.PHONY: help packages debian lab demo-binaries real-nodes test e2e e2e-bgp e2e-nodes nightly matrix bench footprint screenshots lint generate manifests verify walks build images push-images release release-check push-release install deploy \
         uninstall undeploy fmt deps vuln presubmit clean FORCE
 
 help: ## Show this list.
@@ -81,6 +81,9 @@ matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool b
 
 bench: bin/lab bin/etcd bin/kube-controllers build ## Plan time at growing cluster sizes, calls to DigitalOcean next to upstream's, the etcd proxy next to direct etcd, departures next to Calico's own controllers (BENCH, BENCH_PKGS).
 	@go test -tags e2e -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCH_PKGS)
+
+footprint: bin/lab build ## Sizes of the programs in bin/, and their memory once they are ready (FOLDERS=before:after: of these folders).
+	@MOORING_FOOTPRINT='$(FOLDERS)' go test -tags e2e -count=1 -v -run '^TestFootprint$$' ./test/e2e/footprint
 
 screenshots: ## Take pictures of the page of kubectl mooring ui into bin/screenshots: sizes, health and trouble, light and dark, wide and narrow (needs Chromium; MOORING_AXE=axe.min.js: axe-core judges each).
 	@mkdir -p bin/screenshots

@@ -239,3 +239,47 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 		t.Errorf("deleting a block whose addresses have cooled down: %v", err)
 	}
 }
+
+// TestARestoreOverWhatIsMarkedDeleted: what Calico is about to remove carries a mark, and is absent for its readers. A restore that kept the mark would put an
+// address where nobody sees it.
+func TestARestoreOverWhatIsMarkedDeleted(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 0)
+	cidr := netip.MustParsePrefix("10.0.0.0/29")
+	block, err := blockKey(cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := affinityKey("n1", cidr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const handle = "/calico/ipam/v2/handle/net.pod"
+	put(poolPrefix+"pool", `{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"pool"},"spec":{"cidr":"10.0.0.0/24","blockSize":29}}`)
+	put(block, `{"cidr":"10.0.0.0/29","affinity":"host:n1","allocations":[null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7],`+
+		`"attributes":[],"deleted":true}`)
+	put(claim, `{"state":"pendingDeletion","deleted":true,"more":1}`)
+	put(handle, `{"block":{"10.0.0.0/29":3},"deleted":true,"more":2}`)
+	pod := HeldAddress{Block: cidr, Address: at("10.0.0.0"), Handle: "net.pod", Sequence: 5, Attributes: map[string]string{"node": "n1"}}
+	before := w.etcd.Dump(t)
+	if err := w.store.RestoreAddress(t.Context(), "n1", pod, false); !errors.Is(err, ErrNotRestored) || !strings.Contains(err.Error(), "is marked as deleted") {
+		t.Errorf("into a block with the mark: got %v, want a refusal", err)
+	}
+	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
+		t.Errorf("a refusal has written (-before +after):\n%s", diff)
+	}
+	if _, err := w.etcd.Client.Delete(t.Context(), block); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.RestoreAddress(t.Context(), "n1", pod, false); err != nil {
+		t.Fatal(err)
+	}
+	w.holds(t, claim, `{"state":"confirmed","deleted":false,"more":1}`)
+	w.holds(t, handle, `{"block":{"10.0.0.0/29":1},"deleted":false,"more":2}`)
+}

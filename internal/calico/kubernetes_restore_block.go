@@ -77,7 +77,7 @@ func (d *KubernetesAPI) claimAgain(ctx context.Context, host string, cidr netip.
 	if of, _, err := readAffinity(object); err != nil || of != host {
 		return false, &ConflictError{Key: object.String(), Detail: "it is not a claim of " + host}
 	}
-	updated, err := withSpec(object, map[string]any{"state": string(state)})
+	updated, err := withSpec(object, map[string]any{"state": string(state), "deleted": "false"})
 	if err != nil {
 		return false, err
 	}

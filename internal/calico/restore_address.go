@@ -112,7 +112,8 @@ func emptyBlockFor(host string, cidr netip.Prefix) (*storedBlock, error) {
 	return &storedBlock{AllocationBlock: block, object: value}, err
 }
 
-// affinityAgain returns the write of the host's claim on a block that is made again, and notes what it depends on. A claim that is there is confirmed.
+// affinityAgain returns the write of the host's claim on a block that is made again, and notes what it depends on. A claim that is there is confirmed, and
+// not deleted any more: Calico's readers take one with the mark as absent.
 func (d *Etcd) affinityAgain(ctx context.Context, host string, cidr netip.Prefix, seen map[string]int64) ([]clientv3.Op, error) {
 	key, err := affinityKey(host, cidr)
 	if err != nil {
@@ -125,7 +126,7 @@ func (d *Etcd) affinityAgain(ctx context.Context, host string, cidr netip.Prefix
 	seen[key] = 0
 	if len(resp.Kvs) > 0 {
 		seen[key] = resp.Kvs[0].ModRevision
-		value, err := withFields(resp.Kvs[0].Value, map[string]any{"state": model.StateConfirmed})
+		value, err := withFields(resp.Kvs[0].Value, map[string]any{"state": model.StateConfirmed, "deleted": false})
 		return []clientv3.Op{clientv3.OpPut(key, string(value))}, err
 	}
 	value, err := model.SerializeValue(&model.KVPair{
@@ -143,6 +144,10 @@ func assignAgain(block *storedBlock, address HeldAddress) error {
 	ordinal, err := block.IPToOrdinal(cnet.IP{IP: address.Address.AsSlice()})
 	if err != nil || ordinal >= len(block.Allocations) {
 		return fmt.Errorf("%w: address %s is not of block %s", ErrNotRestored, address.Address, block.CIDR)
+	}
+	if block.Deleted {
+		return fmt.Errorf("%w: block %s of address %s is marked as deleted: restore it again when Calico has removed the block",
+			ErrNotRestored, block.CIDR, address.Address)
 	}
 	index := block.Allocations[ordinal]
 	if index != nil && !block.releasedAt(*index).IsZero() {
@@ -203,12 +208,12 @@ func (d *Etcd) raiseHandle(ctx context.Context, address HeldAddress, seen map[st
 			return clientv3.Op{}, fmt.Errorf("parsing %s: %w", key, errors.Join(err, errors.New("the value is not an IPAM handle")))
 		}
 		handle, stored, seen[key] = there, kv.Value, kv.ModRevision
-		if handle.Block == nil {
+		if handle.Block == nil || handle.Deleted { // with the mark it is absent for Calico's readers
 			handle.Block = map[string]int{}
 		}
 	}
 	handle.Block[toCalicoNetText(address.Block)]++
-	value, err := withFields(stored, map[string]any{"block": handle.Block})
+	value, err := withFields(stored, map[string]any{"block": handle.Block, "deleted": false})
 	return clientv3.OpPut(key, string(value)), err
 }
 
@@ -294,15 +299,19 @@ func (d *KubernetesAPI) raiseHandle(ctx context.Context, address HeldAddress, he
 		return d.create(ctx, kindHandle, strings.ToLower(address.Handle),
 			map[string]any{"handleID": address.Handle, "block": map[string]int{cidr: held}, "deleted": false})
 	}
-	counts, err := handleCounts(object)
-	if err != nil {
-		return err
+	var spec model.IPAMHandle
+	if err := json.Unmarshal(object.spec, &spec); err != nil {
+		return fmt.Errorf("parsing %s: %w", object, err)
+	}
+	counts := spec.Block
+	if counts == nil || spec.Deleted { // with the mark it is absent for Calico's readers
+		counts = map[string]int{}
 	}
 	if counts[cidr] >= held {
 		return nil
 	}
 	counts[cidr] = held
-	updated, err := withSpec(object, map[string]any{"block": counts})
+	updated, err := withSpec(object, map[string]any{"block": counts, "deleted": false})
 	if err != nil {
 		return err
 	}

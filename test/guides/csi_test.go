@@ -6,6 +6,7 @@
 package guides
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/pages"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
 
 // volumesSite is a cluster with csi-digitalocean.
@@ -34,7 +36,14 @@ func TestMigrationFromCSIDigitalOcean(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.New(t)
 	s := &volumesSite{t, cluster, newReader(t, "migration/digitalocean-csi-driver.md", cluster.Kubeconfig)}
-	crd, old := filepath.Join(testkit.Root(t), "test/guides/testdata/volumesnapshotclasses.yaml"), filepath.Join(testkit.Root(t), "test/guides/testdata/csi-digitalocean.yaml")
+	crd, old := filepath.Join(testkit.Root(t), "test/guides/testdata/volumesnapshotclasses.yaml"), filepath.Join(t.TempDir(), "driver.yaml")
+	manifest, err := upstream.File(upstream.VolumeDriver())
+	if err == nil {
+		err = os.WriteFile(old, manifest, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.pages.Run("kubectl apply -f " + crd + "\nkubectl wait --for=condition=Established crd/volumesnapshotclasses.snapshot.storage.k8s.io --timeout=120s\n")
 	s.pages.Run("kubectl apply -f " + old + "\n") // as people did it
 	before, node := s.controller(), s.node()

@@ -38,7 +38,7 @@ func TestRightsOfOutOfService(t *testing.T) {
 	}
 	deployment := objects.OfKind[appsv1.Deployment](t, install, "Deployment")[0]
 	args := slices.DeleteFunc(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), func(arg string) bool { return strings.HasPrefix(arg, "--token-file=") })
-	r := startCloud(t, c, simulate(t, nil), simulated, append(args, "--out-of-service-grace-period=15s"))
+	r := startCloud(t, c, simulate(t, nil), []string{"DO_ACCESS_TOKEN=" + simulated, "REGION=nyc1"}, append(args, "--out-of-service-grace-period=15s"))
 	r.healthy()
 	r.join("off-1", "off-2")
 	renewed := metav1.NowMicro()

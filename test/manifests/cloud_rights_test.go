@@ -8,6 +8,9 @@ package manifests_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,6 +22,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -47,7 +51,9 @@ func TestShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	documented := documentedCalls(t)
 	cloud := simulate(t, scopesOf(documented))
 	deployment := objects.OfKind[appsv1.Deployment](t, install, "Deployment")[0]
-	r := startCloud(t, c, cloud, simulated, deployment.Spec.Template.Spec.Containers[0].Args)
+	env := append(ofUsers(), "DO_ACCESS_TOKEN="+simulated, "REGION=nyc1")
+	args := append(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), "--allow-certificate-domains=own.example")
+	r := startCloud(t, c, cloud, env, args)
 	r.healthy()
 	r.life()
 	r.scrape()
@@ -112,37 +118,40 @@ func (r *cloudRun) scrape() {
 	}
 }
 
-// TestPredecessorsRightsAreEnough runs the program with the arguments and the ClusterRole of the upstream project's release file: an
-// operator changes only the image. The rules are facts of its v0.1.68, no more and no less.
-func TestPredecessorsRightsAreEnough(t *testing.T) {
+// TestPredecessorsManifestRunsWithAnotherImage runs the program with exactly the command, variables and rights of the upstream project's
+// release file: an operator changes only the image. The file sets only the token, so that the metadata service gives the region and
+// nothing names the cluster; and what its users set in addition are variables.
+func TestPredecessorsManifestRunsWithAnotherImage(t *testing.T) {
 	t.Parallel()
-	c := controlplane.New(t)
-	ctx := t.Context()
-	const account, role = "cloud-controller-manager", "system:cloud-controller-manager"
-	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	for name, variables := range map[string][]string{"as it is": nil, "with variables": ofUsers()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			predecessorsManifest(t, variables)
+		})
 	}
-	_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+}
+
+func predecessorsManifest(t *testing.T, variables []string) {
+	t.Helper()
+	c := controlplane.New(t)
+	server := objects.ConnectTo(t, c)
+	all := upstream.CloudControllerManager()
+	for _, u := range all {
+		must(t, server.Apply(t.Context(), u))
+	}
+	pod := deploymentIn(t, all).Spec.Template.Spec
+	container := pod.Containers[0]
+	if container.Command[0] != "/bin/"+cloudName || len(container.Args) != 0 || len(container.Env) != 1 || pod.ServiceAccountName != cloudAccount {
+		t.Fatalf("the Deployment starts %+v as %s", container, pod.ServiceAccountName)
+	}
+	cloud := simulate(t, nil)
+	machine, err := cloud.Account("a").CreateDroplet(sim.DropletSpec{Name: "control"})
 	must(t, err)
-	_, err = c.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", "get", "watch", "list", "create", "update", "delete"),
-		rule("", "events", "create", "patch", "update"),
-		rule("", "nodes", "*"),
-		rule("", "nodes/status", "patch"),
-		rule("", "services", "list", "patch", "update", "watch"),
-		rule("", "services/status", "list", "patch", "update", "watch"),
-		rule("", "serviceaccounts", "create"),
-		rule("", "persistentvolumes", "get", "list", "update", "watch"),
-		rule("", "endpoints", "create", "get", "list", "watch", "update"),
-	}}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: metav1.NamespaceSystem}},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	r := startCloud(t, c, simulate(t, nil), simulated, []string{"--leader-elect=false"})
-	r.predecessors = true
+	metadata := httptest.NewServer(cloud.Metadata(func(*http.Request) (string, string, bool) { return "a", strconv.Itoa(machine.ID), true }))
+	t.Cleanup(metadata.Close)
+	env := append([]string{container.Env[0].Name + "=" + simulated, "DO_METADATA_URL=" + metadata.URL}, variables...)
+	r := startCloud(t, c, cloud, env, container.Command[1:])
+	r.predecessors, r.unnamed = true, variables == nil
 	r.healthy()
 	r.life()
 }

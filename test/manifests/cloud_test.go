@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -39,19 +40,16 @@ func deploymentIn(t *testing.T, all []*unstructured.Unstructured) *appsv1.Deploy
 	return found[0]
 }
 
-// TestReleaseHasThePredecessorsShape: what users and their patches name in the upstream project's release file (v0.1.68) is named the same
+// TestReleaseHasThePredecessorsShape: what users and their patches name in the upstream project's release file is named the same
 // here. The selector above all: it can never be changed in a Deployment, so that another one could not be applied over the upstream project's.
 func TestReleaseHasThePredecessorsShape(t *testing.T) {
 	t.Parallel()
 	all := files(t)[release]
-	for _, want := range []string{
-		"Deployment kube-system/digitalocean-cloud-controller-manager", "ServiceAccount kube-system/cloud-controller-manager",
-		"ClusterRole /system:cloud-controller-manager", "ClusterRoleBinding /system:cloud-controller-manager",
-	} {
+	for _, want := range upstream.CloudControllerManager() {
 		if !slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool {
-			return u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName() == want
+			return u.GetKind() == want.GetKind() && u.GetNamespace() == want.GetNamespace() && u.GetName() == want.GetName()
 		}) {
-			t.Errorf("%s is missing", want)
+			t.Errorf("%s %s is missing", want.GetKind(), want.GetName())
 		}
 	}
 	d := deploymentIn(t, all)
@@ -164,29 +162,11 @@ func TestSampleClustersBuild(t *testing.T) {
 	}
 }
 
-// predecessorsDeployment has the fields of the Deployment in the upstream project's release file v0.1.68.
-func predecessorsDeployment() *unstructured.Unstructured {
-	labels := map[string]any{"app": cloudName}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": cloudName, "namespace": metav1.NamespaceSystem},
-		"spec": map[string]any{
-			"replicas": int64(1), "revisionHistoryLimit": int64(2), "selector": map[string]any{"matchLabels": labels},
-			"template": map[string]any{
-				"metadata": map[string]any{"labels": labels},
-				"spec": map[string]any{
-					"dnsPolicy": "Default", "hostNetwork": true, "serviceAccountName": "cloud-controller-manager", "priorityClassName": "system-cluster-critical",
-					"containers": []any{map[string]any{
-						"name": cloudName, "image": "digitalocean/digitalocean-cloud-controller-manager:v0.1.68",
-						"command":   []any{"/bin/" + cloudName, "--leader-elect=false"},
-						"resources": map[string]any{"requests": map[string]any{"cpu": "100m", "memory": "50Mi"}},
-						"env": []any{map[string]any{"name": "DO_ACCESS_TOKEN", "valueFrom": map[string]any{
-							"secretKeyRef": map[string]any{"name": "digitalocean", "key": "access-token"},
-						}}},
-					}},
-				},
-			},
-		},
-	}}
+// predecessorsDeployment is the Deployment of the upstream project's release file.
+func predecessorsDeployment(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	all := upstream.CloudControllerManager()
+	return all[slices.IndexFunc(all, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" })]
 }
 
 // TestReleaseGoesOverThePredecessorAndBack applies our file over the upstream project's Deployment on a real API server, and the upstream
@@ -199,7 +179,7 @@ func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 		must(t, server.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: cloudName}, d))
 		return d.Spec.Template.Spec
 	}
-	must(t, server.Apply(ctx, predecessorsDeployment()))
+	must(t, server.Apply(ctx, predecessorsDeployment(t)))
 	for _, u := range files(t)[release] {
 		if err := server.Apply(ctx, u); err != nil {
 			t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
@@ -208,7 +188,7 @@ func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 	if ours := pod().Containers[0]; len(ours.Command) > 0 || ours.LivenessProbe == nil || len(ours.Env) != 1 {
 		t.Errorf("after ours: %+v", ours)
 	}
-	must(t, server.Apply(ctx, predecessorsDeployment()))
+	must(t, server.Apply(ctx, predecessorsDeployment(t)))
 	if theirs := pod(); len(theirs.Containers[0].Command) != 2 || len(theirs.Containers[0].Args) > 0 || theirs.Containers[0].LivenessProbe != nil || theirs.Affinity != nil {
 		t.Errorf("after theirs: %+v", theirs)
 	}

@@ -17,19 +17,19 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/csiapp"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
 const (
 	volumesFile   = "releases/" + volumesName + "/latest.yml"
 	snapshotKinds = "../objects/testdata/volume-snapshot-crds.yaml"
-	pluginName    = "csi-do-plugin"
+	pluginName    = upstream.PluginName
 	nodeSocket    = "/var/lib/kubelet/plugins/" + csi.DriverName
 )
 
@@ -57,8 +57,8 @@ func driverIn(t *testing.T, pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
-// TestVolumesHaveThePredecessorsShape: the names of all objects of csi-digitalocean v4.16.0, its classes, and what can never be changed in
-// its workloads.
+// TestVolumesHaveThePredecessorsShape: the names of all objects of csi-digitalocean but its registrar's rights, its classes, and what
+// can never be changed in its workloads.
 func TestVolumesHaveThePredecessorsShape(t *testing.T) {
 	t.Parallel()
 	controller, node, all := volumes(t)
@@ -66,14 +66,8 @@ func TestVolumesHaveThePredecessorsShape(t *testing.T) {
 	for _, u := range all {
 		have[u.GetKind()+" "+u.GetName()] = true
 	}
-	for _, name := range []string{
-		"CSIDriver " + csi.DriverName, "VolumeSnapshotClass do-block-storage", "StorageClass do-block-storage", "StorageClass do-block-storage-retain",
-		"StorageClass do-block-storage-xfs", "StorageClass do-block-storage-xfs-retain", "StatefulSet csi-do-controller", "DaemonSet csi-do-node",
-		"ServiceAccount csi-do-controller-sa", "ServiceAccount csi-do-node-sa", "ClusterRole csi-do-provisioner-role", "ClusterRole csi-do-attacher-role",
-		"ClusterRole csi-do-snapshotter-role", "ClusterRole csi-do-resizer-role", "ClusterRoleBinding csi-do-provisioner-binding",
-		"ClusterRoleBinding csi-do-attacher-binding", "ClusterRoleBinding csi-do-snapshotter-binding", "ClusterRoleBinding csi-do-resizer-binding",
-	} {
-		if !have[name] {
+	for _, u := range upstream.VolumeDriver() {
+		if name := u.GetKind() + " " + u.GetName(); !have[name] && !strings.Contains(name, "csi-do-node-driver-registrar") {
 			t.Errorf("there is no %s", name)
 		}
 	}
@@ -172,43 +166,6 @@ func TestVolumeDriverKnowsItsArguments(t *testing.T) {
 	}
 }
 
-// predecessorsVolumes are csi-digitalocean's workloads, as far as what can be changed in them matters: one StatefulSet and one DaemonSet
-// with its selectors.
-func predecessorsVolumes(t *testing.T) []*unstructured.Unstructured {
-	t.Helper()
-	template := func(app, account string) corev1.PodTemplateSpec {
-		return corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, "role": "csi-do"}},
-			Spec: corev1.PodSpec{
-				ServiceAccountName: account, Containers: []corev1.Container{{Name: pluginName, Image: "digitalocean/do-csi-plugin:v4.16.0"}},
-			},
-		}
-	}
-	selector := func(app string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
-	}
-	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem}
-	}
-	kind := func(name string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "apps/v1", Kind: name} }
-	old := []any{
-		&appsv1.StatefulSet{TypeMeta: kind("StatefulSet"), ObjectMeta: meta("csi-do-controller"), Spec: appsv1.StatefulSetSpec{
-			ServiceName: "csi-do", Selector: selector("csi-do-controller"), Template: template("csi-do-controller", "csi-do-controller-sa"),
-		}},
-		&appsv1.DaemonSet{TypeMeta: kind("DaemonSet"), ObjectMeta: meta("csi-do-node"), Spec: appsv1.DaemonSetSpec{
-			Selector: selector("csi-do-node"), Template: template("csi-do-node", "csi-do-node-sa"),
-		}},
-	}
-	var all []*unstructured.Unstructured
-	for _, o := range old {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-		must(t, err)
-		delete(content, "status")
-		all = append(all, &unstructured.Unstructured{Object: content})
-	}
-	return all
-}
-
 // TestVolumesGoOverThePredecessorAndBack on a real API server: nothing has to be deleted, in either direction, and the classes and rights
 // are accepted.
 func TestVolumesGoOverThePredecessorAndBack(t *testing.T) {
@@ -221,7 +178,7 @@ func TestVolumesGoOverThePredecessorAndBack(t *testing.T) {
 	}
 	served(t, server, snapshotClass)
 	_, _, ours := volumes(t)
-	old := predecessorsVolumes(t)
+	old := upstream.VolumeDriver()
 	for _, step := range [][]*unstructured.Unstructured{old, ours, old, ours} {
 		for _, u := range step {
 			if err := server.Apply(t.Context(), u); err != nil {

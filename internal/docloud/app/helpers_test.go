@@ -12,48 +12,28 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
-
-// predecessorsRules are the rules of the ClusterRole in the upstream project's manifest of v0.1.68, no more and no less.
-func predecessorsRules() []rbacv1.PolicyRule {
-	rule := func(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
-	}
-	return []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", []string{"leases"}, "get", "watch", "list", "create", "update", "delete"),
-		rule("", []string{"events"}, "create", "patch", "update"),
-		rule("", []string{"nodes"}, "*"),
-		rule("", []string{"nodes/status"}, "patch"),
-		rule("", []string{"services"}, "list", "patch", "update", "watch"),
-		rule("", []string{"services/status"}, "list", "patch", "update", "watch"),
-		rule("", []string{"serviceaccounts"}, "create"),
-		rule("", []string{"persistentvolumes"}, "get", "list", "update", "watch"),
-		rule("", []string{"endpoints"}, "create", "get", "list", "watch", "update"),
-	}
-}
 
 // predecessorsAccount makes the upstream project's service account with its rules, and returns a kubeconfig for it.
 func predecessorsAccount(t *testing.T, c *controlplane.Cluster) string {
 	t.Helper()
-	ctx, client := t.Context(), c.Client
-	const account, role, namespace = "cloud-controller-manager", "system:cloud-controller-manager", "kube-system"
-	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	ctx := t.Context()
+	api, err := client.New(c.Config, client.Options{})
 	must(t, err)
-	_, err = client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: predecessorsRules()}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: namespace}},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	const account, namespace = "cloud-controller-manager", "kube-system"
+	for _, u := range upstream.CloudControllerManager() {
+		if u.GetKind() != "Deployment" {
+			must(t, api.Create(ctx, u))
+		}
+	}
+	token, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, err)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{

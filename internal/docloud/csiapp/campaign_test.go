@@ -61,7 +61,8 @@ const (
 	surely
 )
 
-// TestNoByteIsLost runs random operations on real bytes while both programs are killed at any point and DigitalOcean's API fails. The seed replays the
+// TestNoByteIsLost runs random operations on real bytes while both programs are killed at any point and DigitalOcean's API fails, with every pair of what
+// disks show of their serial numbers and how far lists are behind. The seed replays the
 // operations, the faults of the API, and what is killed at which call or program. Kills at a time fall a few milliseconds apart from run to run.
 func TestNoByteIsLost(t *testing.T) {
 	t.Parallel()
@@ -94,8 +95,8 @@ func TestNoByteIsLost(t *testing.T) {
 func (c *campaign) step() {
 	c.control = c.controls[c.random.IntN(len(c.controls))]
 	c.disks.Late(time.Duration(max(0, c.random.IntN(1000)-400)) * time.Millisecond)
-	serials, designators := assumed.DiskSerialBytes(), assumed.DiskDesignatorBytes()
-	serial := serials[c.random.IntN(len(serials))]
+	serial := c.vary()
+	designators := assumed.DiskDesignatorBytes()
 	// A link that is left over is told from a good one by what disks show: here each of them shows something.
 	c.disks.Show(serial, max(designators[c.random.IntN(len(designators))], assumed.VolumeNameLength*(1-min(serial, 1))))
 	c.disks.KeepLinks(c.random.IntN(3) == 0)
@@ -112,6 +113,21 @@ func (c *campaign) step() {
 	c.count["operations"]++
 	c.count["operations: "+op.name]++
 	c.check(op.name)
+}
+
+// vary takes the next of the pairs of what disks show and how far lists are behind, and returns how many bytes of a serial number disks show.
+// Actions take 30 ms here, not seconds. At night lists lag as long as assumed, otherwise a fiftieth of it.
+func (c *campaign) vary() (serial int) {
+	serials, lags := assumed.DiskSerialBytes(), assumed.ListLags()
+	operation := c.count["operations"]
+	serial = serials[operation%len(serials)]
+	lag := lags[operation/len(serials)%len(lags)]
+	if !cases.Night() {
+		lag /= 50
+	}
+	c.sim.SetConsistency(digitalocean.Consistency{List: lag})
+	c.count[fmt.Sprintf("operations with %d bytes of a serial number, lists %s behind", serial, lag)]++
+	return serial
 }
 
 // choose draws an operation that is possible, and a disk for it.

@@ -55,7 +55,7 @@ func failures(out string) string {
 func TestSanity(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string][]string{
-		"controller": {"mount", "-ginkgo.focus=Controller Service"},
+		"controller": {"mount", "-ginkgo.focus=Controller Service|Controller(Get|List)VolumeHealth"},
 		"node/mount": {"mount", "-ginkgo.focus=Node Service|Identity Service|ExpandVolume|ModifyVolume"},
 		"node/block": {"block", "-ginkgo.focus=Node Service|ExpandVolume"},
 		"snapshots":  {"mount", "-ginkgo.focus=Snapshot", "-ginkgo.skip=Controller Service"},

@@ -6,7 +6,6 @@
 package cloud
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -17,9 +16,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
 
 // kubectl runs a command in the folder of the page's commands, and returns what it printed.
@@ -34,73 +33,34 @@ func (w *moved) kubectl(args ...string) string {
 	return string(out)
 }
 
-// theirFile is the upstream project's release file of v0.1.68 (the facts, section 1.10), with its user's variables in it.
+// theirFile is the upstream project's release file, with its user's variables in it.
 func theirFile(t *testing.T, variables map[string]string) []byte {
 	t.Helper()
-	const role = "system:cloud-controller-manager"
-	rule := func(group, resource string, verbs ...any) any {
-		return object{"apiGroups": []any{group}, "resources": []any{resource}, "verbs": verbs}
-	}
-	env := []any{object{"name": "DO_ACCESS_TOKEN", "valueFrom": object{"secretKeyRef": object{"name": "digitalocean", "key": "access-token"}}}}
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		env = append(env, object{"name": name, "value": variables[name]})
-	}
-	labels := object{"app": manager}
-	tolerates := func(key, operator, value, effect string) any {
-		out := object{"key": key}
-		for field, text := range map[string]string{"operator": operator, "value": value, "effect": effect} {
-			if text != "" {
-				out[field] = text
-			}
+	all := upstream.CloudControllerManager()
+	for _, u := range all {
+		if u.GetKind() != "Deployment" {
+			continue
 		}
-		return out
-	}
-	all := []object{
-		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account, "namespace": metav1.NamespaceSystem}},
-		{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": object{"name": role}, "rules": []any{
-			rule("coordination.k8s.io", "leases", "get", "watch", "list", "create", "update", "delete"),
-			rule("", "events", "create", "patch", "update"),
-			rule("", "nodes", "*"),
-			rule("", "nodes/status", "patch"),
-			rule("", "services", "list", "patch", "update", "watch"),
-			rule("", "services/status", "list", "patch", "update", "watch"),
-			rule("", "serviceaccounts", "create"),
-			rule("", "persistentvolumes", "get", "list", "update", "watch"),
-			rule("", "endpoints", "create", "get", "list", "watch", "update"),
-		}},
-		{
-			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": object{"name": role},
-			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-			"subjects": []any{object{"kind": "ServiceAccount", "name": account, "namespace": metav1.NamespaceSystem}},
-		},
-		{
-			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": manager, "namespace": metav1.NamespaceSystem},
-			"spec": object{
-				"replicas": 1, "revisionHistoryLimit": 2, "selector": object{"matchLabels": labels},
-				"template": object{"metadata": object{"labels": labels}, "spec": object{
-					"dnsPolicy": "Default", "hostNetwork": true, "serviceAccountName": account, "priorityClassName": "system-cluster-critical",
-					"tolerations": []any{
-						tolerates("node.cloudprovider.kubernetes.io/uninitialized", "", "true", "NoSchedule"), tolerates("CriticalAddonsOnly", "Exists", "", ""),
-						tolerates("node-role.kubernetes.io/master", "", "", "NoSchedule"), tolerates("node-role.kubernetes.io/control-plane", "", "", "NoSchedule"),
-					},
-					"containers": []any{object{
-						"name": manager, "image": theirImage, "command": []any{"/bin/" + manager, "--leader-elect=false"}, "env": env,
-						"resources": object{"requests": object{"cpu": "100m", "memory": "50Mi"}},
-					}},
-				}},
-			},
-		},
-	}
-	var out bytes.Buffer
-	for _, one := range all {
-		content, err := yaml.Marshal(one)
+		path := []string{"spec", "template", "spec", "containers"}
+		containers, _, err := unstructured.NestedSlice(u.Object, path...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out.WriteString("---\n")
-		out.Write(content)
+		container := containers[0].(object)
+		env := container["env"].([]any)
+		for _, name := range slices.Sorted(maps.Keys(variables)) {
+			env = append(env, object{"name": name, "value": variables[name]})
+		}
+		container["env"] = env
+		if err := unstructured.SetNestedSlice(u.Object, containers, path...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return out.Bytes()
+	out, err := upstream.File(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // listed are the objects of kinds as kubectl shows them.

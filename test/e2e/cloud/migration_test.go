@@ -27,13 +27,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
 
 const (
 	// asItWas is the stage before us and after us.
 	asItWas    = "as the upstream project leaves it"
 	ourImage   = "registry.example/digitalocean-cloud-controller-manager:v1"
-	theirImage = "digitalocean/digitalocean-cloud-controller-manager:v0.1.68"
+	theirImage = upstream.CloudImage
 )
 
 // The upstream project's Deployment with another image takes over what the upstream project left, and changes nothing. Then machines and
