@@ -25,6 +25,9 @@ type Leftover struct {
 	Assignment
 	// Endpoint is the endpoint, with an empty name for an address.
 	Endpoint EndpointRef
+	// Living is the endpoint of the pod's present sandbox, if the pod is alive on the host and it is an address of an
+	// earlier sandbox: it is one only while that endpoint is at its revision.
+	Living EndpointRef
 }
 
 // PodHoldings is what the datastore holds under the names of pods.
@@ -32,8 +35,12 @@ type PodHoldings struct {
 	// Leftovers are those of pods that are not alive: the first mostLeftovers in the order in which the datastore has them, so that another
 	// look finds the same. They bound what a check of a datastore keeps in memory of which every pod seems gone.
 	Leftovers []Leftover
+	// Doubled are what living pods hold that have something of several sandboxes or hosts.
+	Doubled []Sandboxed
 	// Count is how many addresses and endpoints name a pod, whether it is alive or not.
 	Count int
+
+	seen *sandboxes
 }
 
 // mostLeftovers bounds PodHoldings.Leftovers.
@@ -62,7 +69,7 @@ type alivePod func(namespace, name string) bool
 // looked at by their keys alone, and blocks page by page; a block that cannot be parsed holds no leftover. It returns the leftovers in no
 // certain order.
 func (d *Etcd) PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (PodHoldings, error) {
-	var found PodHoldings
+	found := PodHoldings{seen: newSandboxes()}
 	err := d.eachPage(ctx, revision, endpointPrefix, func(key string, _ []byte, modified int64) { found.addEndpoint(key, modified, alive) },
 		clientv3.WithKeysOnly(), clientv3.WithLimit(bareKeysPerPage))
 	if err != nil {
@@ -71,13 +78,15 @@ func (d *Etcd) PodHoldings(ctx context.Context, revision int64, alive func(names
 	if err := d.eachPage(ctx, revision, blockPrefix, func(_ string, value []byte, _ int64) { found.addBlock(value, alive) }); err != nil {
 		return PodHoldings{}, fmt.Errorf("reading IPAM blocks: %w", err)
 	}
-	return found, nil
+	found.Doubled, err = d.readDoubled(ctx, revision, found.seen)
+	found.seen = nil
+	return found, err
 }
 
 // PodHoldings looks for addresses whose pod alive does not know: all blocks, page by page. An endpoint is the pod itself in this datastore,
 // and never a leftover. The revision is not used, as for Hosts.
 func (d *KubernetesAPI) PodHoldings(ctx context.Context, _ int64, alive func(namespace, name string) bool) (PodHoldings, error) {
-	var found PodHoldings
+	found := PodHoldings{seen: newSandboxes()}
 	err := d.eachRaw(ctx, kindBlock, func(raw []byte) error {
 		var object struct {
 			Spec json.RawMessage `json:"spec"`
@@ -87,6 +96,11 @@ func (d *KubernetesAPI) PodHoldings(ctx context.Context, _ int64, alive func(nam
 		}
 		return nil
 	})
+	if err != nil {
+		return PodHoldings{}, err
+	}
+	found.Doubled, err = d.readDoubled(ctx, found.seen)
+	found.seen = nil
 	return found, err
 }
 
@@ -99,6 +113,7 @@ func (p *PodHoldings) addEndpoint(key string, revision int64, alive alivePod) {
 	}
 	p.Count++
 	if alive(namespace, ids.Pod) {
+		p.seen.see(podName{namespace, ids.Pod}, ids.Node, "")
 		return
 	}
 	p.keep(Leftover{
@@ -122,10 +137,15 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 		return
 	}
 	candidates := false
+	p.seen.inBlock(sketch.CIDR)
 	for _, a := range sketch.Attributes {
-		if _, namespace, pod, ok := podOf(a.Secondary); ok && a.Handle != nil {
+		if host, namespace, pod, ok := podOf(a.Secondary); ok && a.Handle != nil {
 			p.Count++
-			candidates = candidates || !alive(namespace, pod)
+			if alive(namespace, pod) {
+				p.seen.see(podName{namespace, pod}, host, containerOf(*a.Handle))
+			} else {
+				candidates = true
+			}
 		}
 	}
 	if !candidates || len(p.Leftovers) == mostLeftovers {
@@ -278,8 +298,8 @@ func (d *KubernetesAPI) MachineUID(ctx context.Context, host string) (string, er
 }
 
 // RemoveLeftovers removes endpoints, or frees addresses of one block with their handles, all or none, of an existing machine: the Calico
-// Node must still be as the guard says, and each of them as it was seen. An endpoint that cannot be parsed, or says that it is another machine's than
-// its key says, is an error: it was found by its key alone.
+// Node must still be as the guard says, each of them as it was seen, and so the endpoints of Living. An endpoint that
+// cannot be parsed, or says that it is another machine's than its key says, is an error: it was found by its key alone.
 func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Leftover) error {
 	if guard.Revision == 0 {
 		return fmt.Errorf("removing leftovers of %s needs the revision at which its Calico Node was seen", guard.Host)
@@ -294,7 +314,16 @@ func (d *Etcd) RemoveLeftovers(ctx context.Context, guard Guard, leftovers []Lef
 		}
 		return d.DeleteEndpoints(ctx, guard, endpoints)
 	}
-	return d.ReleaseAddresses(ctx, guard, block, assignments)
+	living := map[string]int64{}
+	for _, l := range leftovers {
+		if l.Living.Name != "" {
+			living[endpointKey(l.Living.Namespace, l.Living.Name)] = l.Living.Revision
+		}
+	}
+	if err := d.releaseAddresses(ctx, guard, living, block, assignments); err != nil {
+		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, block, err)
+	}
+	return nil
 }
 
 // readEndpoints is an error if one of the endpoints cannot be parsed or is not of the host. One that is absent is for the write to find.

@@ -137,13 +137,16 @@ func (d *Etcd) DeleteNode(ctx context.Context, guard Guard) error {
 // ReleaseAddresses frees addresses of one block and lowers the counts of their handles, all in one transaction, which libcalico-go does
 // in two (a crash in between leaves handles that count nothing). Each address must still be the assignment that was seen.
 func (d *Etcd) ReleaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
-	if err := d.releaseAddresses(ctx, guard, cidr, assignments); err != nil {
+	if err := d.releaseAddresses(ctx, guard, map[string]int64{}, cidr, assignments); err != nil {
 		return fmt.Errorf("releasing addresses of %s in block %s: %w", guard.Host, cidr, err)
 	}
 	return nil
 }
 
-func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Prefix, assignments []Assignment) error {
+// releaseAddresses does so only while the keys are at their revisions.
+func (d *Etcd) releaseAddresses(
+	ctx context.Context, guard Guard, seen map[string]int64, cidr netip.Prefix, assignments []Assignment,
+) error {
 	key, err := blockKey(cidr)
 	if err != nil {
 		return err
@@ -181,7 +184,8 @@ func (d *Etcd) releaseAddresses(ctx context.Context, guard Guard, cidr netip.Pre
 	if err != nil {
 		return err
 	}
-	seen, ops := map[string]int64{key: revision}, []clientv3.Op{clientv3.OpPut(key, string(value))}
+	seen[key] = revision
+	ops := []clientv3.Op{clientv3.OpPut(key, string(value))}
 	for i, handle := range handles {
 		seen[keys[i]] = 0
 		for _, kv := range found[i+1] {

@@ -97,10 +97,10 @@ func DefaultConfig() Config {
 const shortestPace = time.Second
 
 // mostPerRound bounds how many nodes one plan cleans, and so what is read about them at a time.
-const mostPerRound = 250
+const mostPerRound = 500
 
 // Backlog is how many nodes one plan cleans: more than NodesPerRound only if all but so many were watched, or confirmed, as they went.
-func (c Config) Backlog() int { return max(c.NodesPerRound, min(50*c.NodesPerRound, mostPerRound)) }
+func (c Config) Backlog() int { return max(c.NodesPerRound, min(100*c.NodesPerRound, mostPerRound)) }
 
 // Validate returns one sentence for the first setting that is out of bounds.
 func (c Config) Validate() error {

@@ -89,6 +89,7 @@ type judgement struct {
 	refusals []Refusal
 	revived  []candidate // alive again, and still fenced
 	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
+	more     bool        // machines are due beyond Config.Backlog
 	handles  []Step      // about orphaned IPAM handles
 	// leftovers of pods are due: every gate but the live ones holds. leftoverCount is how many there are at all.
 	leftovers     []SeenLeftover
@@ -259,6 +260,7 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 		case len(due) == c.Backlog():
 			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s", prose.Plural(c.Backlog(), "node")))
 			j.lookAgain(shortestPace)
+			j.more = true
 		default:
 			due = append(due, cand)
 		}

@@ -29,12 +29,19 @@ type Leftover struct {
 	Reservation
 	// Endpoint has an empty name for an address.
 	Endpoint EndpointRef `json:"endpoint,omitzero"`
+	// Sandbox is the container ID of the pod's present sandbox, if the pod is alive on the host and it is an address of
+	// an earlier one; Living is the endpoint that says so, with an empty name in the kubernetes datastore.
+	Sandbox string      `json:"sandbox,omitempty"`
+	Living  EndpointRef `json:"living,omitzero"`
 }
 
 // String is the leftover for people.
 func (l Leftover) String() string {
 	if l.Endpoint.Name != "" {
 		return fmt.Sprintf("endpoint %s of pod %s/%s on %s", l.Endpoint.Name, l.Namespace, l.Pod, l.Host)
+	}
+	if l.Sandbox != "" {
+		return fmt.Sprintf("address %s of an earlier sandbox of pod %s/%s on %s", l.Address, l.Namespace, l.Pod, l.Host)
 	}
 	return fmt.Sprintf("address %s of pod %s/%s on %s", l.Address, l.Namespace, l.Pod, l.Host)
 }
@@ -72,6 +79,9 @@ type PodLookup struct {
 	Verdict         Verdict
 	// Detail is the error behind VerdictUnknown, for people.
 	Detail string
+	// Node is the Kubernetes Node that it is bound to, and Container the container ID that Calico's CNI plugin annotates
+	// it with in the kubernetes datastore; both empty if it is not alive.
+	Node, Container string
 }
 
 // Heartbeat is a live read of a machine's Kubernetes Node and of the Lease that its kubelet renews.
@@ -359,7 +369,7 @@ func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
 				held := "whether the pod is gone is unknown: " + cmp.Or(pod.Detail, "it was not read")
 				tally.add(machine.subject, l, held)
 				j.lookAgain(j.memory.holdLeftover(l.Leftover, held, w.Now, c))
-			case pod.Verdict == VerdictAlive:
+			case !l.GoneFrom(machine.subject.KubernetesNode, pod):
 				j.memory.dropLeftovers(l.Leftover) // it is none
 			default:
 				going = append(going, l.Leftover)
@@ -382,7 +392,7 @@ func (p *Plan) addLeftovers(machine living, going []Leftover) {
 		return
 	}
 	p.Decisions = append(p.Decisions, Decision{Of: machine.subject, Because: fmt.Sprintf(
-		"two sweeps found them, a live read finds none of the pods, and Kubernetes Node %s has been Ready for long and its kubelet renews its Lease", machine.subject.KubernetesNode)})
+		"two sweeps found them, a live read finds none of the pods there, and Kubernetes Node %s has been Ready for long and its kubelet renews its Lease", machine.subject.KubernetesNode)})
 	for group := range groups(going, func(l Leftover) netip.Prefix { return l.Block }) {
 		for chunk := range slices.Chunk(group, leftoversPerStep) {
 			p.Steps = append(p.Steps, RemoveLeftovers{Of: machine.subject, Revision: machine.revision, NodeUID: machine.uid, Leftovers: slices.Clone(chunk)})

@@ -230,7 +230,7 @@ func TestLeftoversGoAfterTwoSweeps(t *testing.T) {
 		t.Fatalf("after two looks at the kubelet:\n%s", p)
 	}
 	p := f.untilSteps(t, 15*time.Minute)
-	if want := "a: two sweeps found them, a live read finds none of the pods, and Kubernetes Node a has been Ready for long and its kubelet renews its Lease\n" +
+	if want := "a: two sweeps found them, a live read finds none of the pods there, and Kubernetes Node a has been Ready for long and its kubelet renews its Lease\n" +
 		"  1. remove 1 workload endpoint of pods that are gone on a: default/a-k8s-gone\n" +
 		"  2. release 1 address of pods that are gone on a: 10.0.0.2 (default/gone)\n"; p.String() != want {
 		t.Fatalf("after two looks: got\n%swant\n%s", p, want)

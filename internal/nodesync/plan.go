@@ -30,6 +30,8 @@ type Plan struct {
 	// Pace is how long to wait at least after the steps, whatever happens: Config.Pace, or a second if all of them are about machines whose deletion was
 	// watched or confirmed. 0 without steps.
 	Pace time.Duration
+	// More reports that machines wait only because one plan cleans so many.
+	More bool
 }
 
 // Decision is the reason for the steps of one Subject.
@@ -114,7 +116,7 @@ func MakePlan(w World, c Config) Plan {
 	}
 	j.planLeftovers(w, c, &p)
 	slices.SortFunc(j.refusals, compareRefusals)
-	p.Leftovers = j.leftoverCount
+	p.Leftovers, p.More = j.leftoverCount, j.more
 	j.memory.AlsoRemove = c.AlsoRemove
 	leftovers := slices.DeleteFunc(slices.Clone(j.refusals), func(r Refusal) bool { return r.Gate != GatePodLeftovers })
 	j.memory.PodLeftovers = leftovers[:min(len(leftovers), mostReported)]

@@ -313,7 +313,7 @@ func TestEvidenceSetsThePace(t *testing.T) {
 		next, pace                  time.Duration
 	}{
 		"a node pool that was scaled down": {watched: 50, cleaned: 50, next: c.Pace, pace: time.Second},
-		"more than is read at a time":      {watched: 300, cleaned: 250, next: time.Second, pace: time.Second},
+		"more than is read at a time":      {watched: 600, cleaned: 500, next: time.Second, pace: time.Second},
 		"nobody watched":                   {unwatched: 20, cleaned: 5, next: c.Pace, pace: c.Pace},
 		"both":                             {watched: 40, unwatched: 20, cleaned: 45, next: c.Pace, pace: c.Pace},
 		"nothing":                          {next: c.Resync},

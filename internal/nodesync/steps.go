@@ -146,8 +146,13 @@ func (s RemoveLeftovers) String() string {
 	names, what := make([]string, len(s.Leftovers)), "release %s"
 	noun := "address"
 	for i, l := range s.Leftovers {
-		if names[i] = fmt.Sprintf("%s (%s/%s)", l.Address, l.Namespace, l.Pod); l.Endpoint.Name != "" {
+		switch {
+		case l.Endpoint.Name != "":
 			names[i], what, noun = l.Endpoint.Namespace+"/"+l.Endpoint.Name, "remove %s", "workload endpoint"
+		case l.Sandbox != "":
+			names[i] = fmt.Sprintf("%s (%s/%s, an earlier sandbox)", l.Address, l.Namespace, l.Pod)
+		default:
+			names[i] = fmt.Sprintf("%s (%s/%s)", l.Address, l.Namespace, l.Pod)
 		}
 	}
 	return fmt.Sprintf(what+" of pods that are gone on %s: %s", prose.Plural(len(names), noun), s.Of.Host, strings.Join(names, ", "))

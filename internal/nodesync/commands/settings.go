@@ -42,7 +42,7 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 		"Identify Calico Nodes without any orchRef by their own name. Those whose deletion was not watched always need a confirmation.")
 	fs.StringSliceVar(&s.alsoRemove, "also-remove", nil,
 		"Kinds of users' objects that are removed with their host: HostEndpoint, BGPPeer, CalicoNodeStatus, BGPConfiguration, FelixConfiguration; IPAMHandle, handles without an address; and PodLeftovers, addresses and endpoints of deleted pods on existing machines.")
-	fs.IntVar(&s.Config.NodesPerRound, "nodes-per-round", s.Config.NodesPerRound, "How many nodes one reconcile cleans whose deletion was not watched. With those that were watched it is fifty times as many, up to 250.")
+	fs.IntVar(&s.Config.NodesPerRound, "nodes-per-round", s.Config.NodesPerRound, "How many nodes one reconcile cleans whose deletion was not watched. With those that were watched it is a hundred times as many, up to 500.")
 	fs.DurationVar(&s.Config.Pace, "round-interval", s.Config.Pace, "How long to wait after a reconcile that removed nodes whose deletion was not watched. After one that removed only others it is the longest wait.")
 	fs.DurationVar(&s.Config.Resync, "resync-period", s.Config.Resync, "The time between reconciles while nothing happens.")
 	fs.DurationVar(&s.Config.SweepPeriod, "sweep-period", s.Config.SweepPeriod,

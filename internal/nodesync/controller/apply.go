@@ -4,9 +4,14 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -26,62 +31,169 @@ type outcome struct {
 type applied struct {
 	step nodesync.Step
 	err  error
+	// fenced is the revision that a Fence step made.
+	fenced int64
 }
 
-// apply writes the steps in order. When one fails, the rest of the same machine's steps are left out and the next machine's are tried:
-// one broken machine must not hold up the others. It stops at once when ctx ends, as it does when leadership is lost, and when a step about
-// no machine fails: if the datastore could not be bound to this cluster, it may be another's by now.
+// machinesAtOnce is how many machines are read and cleaned up side by side: most of a step is waiting for a server.
+const machinesAtOnce = 16
+
+// machine is the steps about one machine, which one goroutine applies in their order.
+type machine struct {
+	host  string
+	steps []int // indices into Plan.Steps
+	// revision is that of its Calico Node, as the plan saw it or as a Fence left it.
+	revision int64
+	// unwritten are the entries that are not in the journal yet.
+	unwritten map[nodesync.Subject]Entry
+}
+
+// work is a plan that is being applied. Goroutines share it: each sets what it has tried, of its own steps alone.
+type work struct {
+	by    *Reconciler
+	plan  nodesync.Plan
+	tried []applied
+	// blocks are held by the step that changes a block, so that two machines with addresses in it are not a conflict.
+	blocks map[netip.Prefix]chan struct{}
+}
+
+// apply writes the steps, those of several machines side by side and those of one machine in their order. When one
+// fails, the rest of the same machine's steps are left out and the other machines' are tried: one broken machine must
+// not hold up the others. It stops when ctx ends, as it does when leadership is lost, and when a step about no machine
+// fails, which comes before all others: if the datastore could not be bound to this cluster, it may be another's by now.
 func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.Plan) outcome {
-	out := outcome{fences: map[string]int64{}}
-	revisions := make(map[string]int64, len(plan.Decisions))
-	for _, n := range w.Calico.Nodes {
-		revisions[n.Name] = n.Revision
-	}
-	failed := map[string]bool{}
-	unwritten := entries(w, plan, r.objects, r.addresses)
+	all := work{by: r, plan: plan, tried: make([]applied, len(plan.Steps)), blocks: map[netip.Prefix]chan struct{}{}}
 	for _, step := range plan.Steps {
+		if block := blockOf(step); block.IsValid() {
+			all.blocks[block] = make(chan struct{}, 1)
+		}
+	}
+	group, _ := workers(ctx, r.Workers)
+	for _, m := range machinesOf(w, plan, entries(w, plan, r.objects, r.addresses)) {
+		if m.host != "" {
+			group.Go(func() error { all.apply(ctx, m); return nil })
+		} else if all.apply(ctx, m); all.failed(m) {
+			return all.outcome()
+		}
+	}
+	_ = group.Wait()
+	return all.outcome()
+}
+
+// machinesOf sorts the steps by what they are about: those about no machine, which are the first, and then in the
+// order of the first of each.
+func machinesOf(
+	w nodesync.World, plan nodesync.Plan, unwritten map[nodesync.Subject]Entry,
+) (machines []*machine) {
+	byHost := map[string]*machine{}
+	for i, step := range plan.Steps {
 		host := step.Subject().Host
-		if failed[host] || ctx.Err() != nil {
+		if byHost[host] == nil {
+			byHost[host] = &machine{host: host, unwritten: map[nodesync.Subject]Entry{}}
+			machines = append(machines, byHost[host])
+		}
+		byHost[host].steps = append(byHost[host].steps, i)
+	}
+	for _, n := range w.Calico.Nodes {
+		if m := byHost[n.Name]; m != nil {
+			m.revision = n.Revision
+		}
+	}
+	for of, entry := range unwritten {
+		if m := byHost[of.Host]; m != nil {
+			m.unwritten[of] = entry
+		}
+	}
+	return machines
+}
+
+// apply writes the steps about one machine up to the first that fails. What the end of ctx has cut short is not
+// a failure of the machine: the next process finds out what became of the write.
+func (all *work) apply(ctx context.Context, m *machine) {
+	for _, i := range m.steps {
+		if ctx.Err() != nil {
+			return
+		}
+		step := all.plan.Steps[i]
+		unlock := all.lock(step)
+		revision, err := all.by.tryStep(ctx, all.plan, step, m)
+		unlock()
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+		if all.tried[i] = (applied{step: step, err: err, fenced: revision}); err != nil {
+			return
+		}
+		if revision != 0 {
+			m.revision = revision
+		}
+	}
+}
+
+// lock waits until no other step changes the block that the step changes.
+func (all *work) lock(step nodesync.Step) (unlock func()) {
+	block := all.blocks[blockOf(step)]
+	if block == nil {
+		return func() {}
+	}
+	block <- struct{}{}
+	return func() { <-block }
+}
+
+// failed reports whether a step about a machine failed or was not tried.
+func (all *work) failed(m *machine) bool {
+	return slices.ContainsFunc(m.steps, func(i int) bool { return all.tried[i].step == nil || all.tried[i].err != nil })
+}
+
+// outcome is what was tried, in the order of the plan.
+func (all *work) outcome() outcome {
+	out := outcome{fences: map[string]int64{}}
+	for _, tried := range all.tried {
+		if tried.step == nil {
 			continue
 		}
-		revision, err := r.tryStep(ctx, plan, step, unwritten, revisions[host])
-		if err != nil && ctx.Err() != nil {
-			return out // the end has cut it short: that is no failure of the machine, and the next process finds out what became of the write
-		}
-		failed[host] = err != nil
-		if revision != 0 && err == nil {
-			revisions[host], out.fences[host] = revision, revision
-		}
-		out.applied = append(out.applied, applied{step: step, err: err})
-		if err != nil && step.Subject() == (nodesync.Subject{}) {
-			return out
+		out.applied = append(out.applied, tried)
+		if tried.fenced != 0 {
+			out.fences[tried.step.Subject().Host] = tried.fenced
 		}
 	}
 	return out
 }
 
-// tryStep journals what is to be journaled, and writes.
-func (r *Reconciler) tryStep(
-	ctx context.Context, plan nodesync.Plan, step nodesync.Step, unwritten map[nodesync.Subject]Entry, nodeRevision int64,
-) (int64, error) {
-	if s, ok := step.(nodesync.RemoveLeftovers); ok {
-		return 0, r.removeLeftovers(ctx, plan, s, unwritten)
+// blockOf is the block that a step changes, the zero Prefix for none.
+func blockOf(step nodesync.Step) netip.Prefix {
+	switch s := step.(type) {
+	case nodesync.ReleaseAddresses:
+		return s.Block
+	case nodesync.RemoveAffinity:
+		return s.CIDR
+	case nodesync.RemoveLeftovers:
+		return s.Leftovers[0].Block
+	default:
+		return netip.Prefix{}
 	}
-	if err := r.journalOnce(ctx, step, unwritten); err != nil {
-		return 0, err
-	}
-	return r.write(ctx, step, nodeRevision)
 }
 
-// journalOnce keeps all that is to be removed of a machine before the first step that touches it. Whether the machine is still gone is asked right after
-// that, by the step.
-func (r *Reconciler) journalOnce(ctx context.Context, step nodesync.Step, unwritten map[nodesync.Subject]Entry) error {
-	entry, due := unwritten[step.Subject()]
-	if r.Journal == nil || !due || harmless(step) {
-		return nil
+// workers are for up to so many goroutines at a time, 0 for machinesAtOnce, whose context ends when one fails.
+func workers(ctx context.Context, most int) (*errgroup.Group, context.Context) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cmp.Or(most, machinesAtOnce))
+	return group, ctx
+}
+
+// tryStep writes, after all that is to be removed of a machine was journaled before the first step that touches it.
+// Whether the machine is still gone is asked right after that, by the step.
+func (r *Reconciler) tryStep(ctx context.Context, plan nodesync.Plan, step nodesync.Step, m *machine) (int64, error) {
+	if s, ok := step.(nodesync.RemoveLeftovers); ok {
+		return 0, r.removeLeftovers(ctx, plan, s, m.unwritten)
 	}
-	delete(unwritten, step.Subject())
-	return r.keep(ctx, entry)
+	if entry, due := m.unwritten[step.Subject()]; r.Journal != nil && due && !harmless(step) {
+		delete(m.unwritten, step.Subject())
+		if err := r.keep(ctx, entry); err != nil {
+			return 0, err
+		}
+	}
+	return r.write(ctx, step, m.revision)
 }
 
 // write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.

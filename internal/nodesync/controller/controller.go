@@ -53,7 +53,9 @@ type Reconciler struct {
 	// Events tells people; nil tells nobody.
 	Events Events
 	// DryRun plans and reports and writes nothing at all.
-	DryRun  bool
+	DryRun bool
+	// Workers is how many machines are read and cleaned up side by side; 0 means machinesAtOnce.
+	Workers int
 	Clock   clock.Clock
 	Log     logr.Logger
 	Metrics *Metrics
@@ -64,8 +66,9 @@ type Reconciler struct {
 	memory   nodesync.Memory
 	saved    string // the memory as it was saved last
 	savedAt  time.Time
-	promised nodesync.Memory     // what was saved, by whomever, when this round began
-	kept     map[string]keptNote // what was journaled last, by host
+	promised nodesync.Memory // what was saved, by whomever, when this round began
+	keptMu   sync.Mutex
+	kept     map[string]keptNote // what was journaled last, by host; guarded by keptMu while steps are applied
 	loaded   bool                // what an earlier process saved has been read
 	given    string              // the confirmation as it was read last
 	busy     bool                // the last round had steps
@@ -219,9 +222,8 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	r.Metrics.podLeftovers.Set(float64(plan.Leftovers))
 	r.busy = len(plan.Steps) > 0
 	// Machines that go one after the other are gathered the longer, the more it costs to read what they left.
-	r.pace = min(max(plan.Pace, readingShare*reading), max(plan.Pace, r.Config.Pace))
-	if !r.busy {
-		r.pace = 0
+	if r.pace = plan.Pace; r.busy && !plan.More {
+		r.pace = min(max(plan.Pace, readingShare*reading), max(plan.Pace, r.Config.Pace))
 	}
 	r.memory = plan.Memory
 	var out outcome

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,26 +21,26 @@ import (
 type askedServer struct {
 	Cluster
 	client.Client
-	calls int
+	calls atomic.Int64
 }
 
 func (c *askedServer) LookUp(ctx context.Context, name string) nodesync.Lookup {
-	c.calls++
+	c.calls.Add(1)
 	return c.Cluster.LookUp(ctx, name)
 }
 
 func (c *askedServer) RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error) {
-	c.calls++
+	c.calls.Add(1)
 	return c.Cluster.RunningPods(ctx, name)
 }
 
 func (c *askedServer) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	c.calls++
+	c.calls.Add(1)
 	return c.Client.Create(ctx, object, options...)
 }
 
 func (c *askedServer) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	c.calls++
+	c.calls.Add(1)
 	return c.Client.List(ctx, list, options...)
 }
 
@@ -92,7 +93,8 @@ func (s *stage) costOf(machines ...string) (etcd, api int) {
 		s.t.Fatal(err)
 	}
 	s.clock.Step(r.Config.Grace)
-	c.calls, etcd = 0, s.etcdCalls()
+	c.calls.Store(0)
+	etcd = s.etcdCalls()
 	if _, err := r.Round(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func (s *stage) costOf(machines ...string) (etcd, api int) {
 			s.t.Errorf("%s is not removed", s.name(machine))
 		}
 	}
-	return etcd, c.calls
+	return etcd, int(c.calls.Load())
 }
 
 // What one more machine of a backlog costs is its own live reads and writes: what is read of the datastore is read together. Counts do not depend on

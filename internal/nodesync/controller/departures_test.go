@@ -6,8 +6,10 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,8 +115,9 @@ func (l *leavingWorld) cleaned(t *testing.T, machines int) (took time.Duration, 
 	}
 }
 
-// Beyond the grace period no timer holds up what was watched but a second between two reads: 1,500 machines at once, which are six times what is read at a
-// time, and machines that go one after the other. Machines whose deletion was not watched go in fives, five seconds apart.
+// Beyond the grace period no timer holds up what was watched but a second between two reads: 1,500 machines at once,
+// which are three times what is read at a time, and machines that go one after the other. Machines whose deletion was
+// not watched go in fives, five seconds apart.
 func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 	for name, test := range map[string]struct {
 		machines int
@@ -166,4 +169,153 @@ func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowWorld answers each call about a machine after a time, and is told of a request.
+type slowWorld struct {
+	*leavingWorld
+	calls    atomic.Int64 // in progress
+	most     atomic.Int64
+	asked    atomic.Pointer[string]
+	answered chan Answer
+}
+
+func (s *slowWorld) takes() {
+	s.most.Store(max(s.most.Load(), s.calls.Add(1)))
+	time.Sleep(20 * time.Millisecond)
+	s.calls.Add(-1)
+}
+
+func (s *slowWorld) LookUp(ctx context.Context, name string) nodesync.Lookup {
+	s.takes()
+	return s.leavingWorld.LookUp(ctx, name)
+}
+
+func (s *slowWorld) RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error) {
+	s.takes()
+	return s.leavingWorld.RunningPods(ctx, name)
+}
+
+func (s *slowWorld) AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error) {
+	s.takes()
+	return s.leavingWorld.AnnotateNode(ctx, name, revision, annotation, value)
+}
+
+func (s *slowWorld) DeleteNode(ctx context.Context, guard calico.Guard) error {
+	s.takes()
+	return s.leavingWorld.DeleteNode(ctx, guard)
+}
+
+func (s *slowWorld) Pending(context.Context) (string, Answer, error) {
+	if text := s.asked.Load(); text != nil {
+		return *text, Answer{}, nil
+	}
+	return "", Answer{}, nil
+}
+
+func (s *slowWorld) Answer(_ context.Context, _ string, answer Answer) error {
+	if answer.Final() {
+		s.asked.Store(nil)
+		s.answered <- answer
+	}
+	return nil
+}
+
+// 1,500 machines that leave at once are cleaned up within half a minute of the end of their grace period where each of
+// six calls about a machine takes 20 ms, with no more calls at a time than there are workers. What a person asks for
+// meanwhile is done long before the last of them is gone.
+func TestManyDeparturesAreCleanedSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const machines = 1500
+		s, wake := &slowWorld{leavingWorld: newLeavingWorld(), answered: make(chan Answer, 1)}, make(chan struct{}, 1)
+		stale := s.stored[0]
+		stale.Name, stale.OrchRefs = "stale", []calico.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: "stale"}}
+		s.stored = append(s.stored, stale)
+		r := &Reconciler{
+			Datastore: s, Cluster: s, Requests: s, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
+			Metrics: NewMetrics(prometheus.NewRegistry()), Wake: wake,
+		}
+		r.Config.MaxUnwitnessed, r.Config.MaxUnwitnessedPercent = 0, 0
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Start(ctx) }()
+		pass(time.Minute)
+		s.leave(machines, true)
+		wake <- struct{}{}
+		pass(r.Config.Grace + 3*time.Second)
+		text := fmt.Sprintf(`{"id":"1","verb":"forget","names":["stale"],"until":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+		s.asked.Store(&text)
+		asked := time.Now()
+		answer := <-s.answered
+		waited := time.Since(asked)
+		took, _ := s.cleaned(t, machines+1)
+		if took += waited + 3*time.Second; took > 30*time.Second {
+			t.Errorf("it took %s beyond the grace period", took)
+		}
+		if answer.State != AnswerDone || waited > 10*time.Second || waited > took/2 {
+			t.Errorf("the request was answered with %+v after %s of %s", answer, waited, took)
+		}
+		if most := s.most.Load(); most > machinesAtOnce || most < machinesAtOnce/2 {
+			t.Errorf("up to %d calls at a time, want up to %d", most, machinesAtOnce)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// blockWorld counts the writes to each block that are in progress.
+type blockWorld struct {
+	sweptWorld
+	mu      sync.Mutex
+	writing map[netip.Prefix]int
+	most    int // to one block
+	all     int // to all blocks, at a time
+}
+
+func (b *blockWorld) ReleaseAddresses(_ context.Context, _ calico.Guard, block netip.Prefix, _ []calico.Assignment) error {
+	count := func(n int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.writing[block] += n
+		b.most = max(b.most, b.writing[block])
+		now := 0
+		for _, writes := range b.writing {
+			now += writes
+		}
+		b.all = max(b.all, now)
+	}
+	count(1)
+	time.Sleep(time.Second)
+	count(-1)
+	return nil
+}
+
+// Machines with addresses in one block would make each other's writes conflicts: the block is changed for one of them at
+// a time, and other blocks meanwhile.
+func TestABlockIsChangedForOneMachineAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &blockWorld{writing: map[netip.Prefix]int{}}
+		r := &Reconciler{Datastore: w, Cluster: w, Config: nodesync.DefaultConfig()}
+		var plan nodesync.Plan
+		for i := range 6 {
+			name := fmt.Sprintf("n%d", i)
+			block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 3), 0}), 26)
+			plan.Steps = append(plan.Steps, nodesync.ReleaseAddresses{
+				Of: nodesync.Subject{Host: name, KubernetesNode: name}, Block: block, Addresses: []nodesync.Reservation{{Address: block.Addr(), Handle: name}},
+			})
+		}
+		out := r.apply(t.Context(), nodesync.World{}, plan)
+		if len(out.applied) != 6 || w.most != 1 || w.all != 2 {
+			t.Errorf("%d steps were tried, with up to %d writes to one block and %d to all at a time", len(out.applied), w.most, w.all)
+		}
+		for i, a := range out.applied {
+			if a.err != nil || a.step.Subject() != plan.Steps[i].Subject() {
+				t.Errorf("step %d: %+v", i, a)
+			}
+		}
+	})
 }

@@ -43,7 +43,7 @@ type Entry struct {
 // Journal keeps entries before anything is removed.
 type Journal interface {
 	// Record keeps an entry for good before it returns. An error means that nothing of the machine may be removed; the same entry may be recorded
-	// again then, and what was kept of it before does no harm.
+	// again then, and what was kept of it before does no harm. Entries of several machines are recorded at a time.
 	Record(ctx context.Context, entry Entry) error
 }
 
@@ -113,12 +113,17 @@ func (r *Reconciler) keep(ctx context.Context, entry Entry) error {
 	if entry.Leftovers {
 		key = leftoverNote + content
 	}
-	if note := r.kept[key]; note.content == content && (!prunes || entry.Time.Sub(note.at).Abs() < sameEntryLife) {
+	r.keptMu.Lock()
+	note := r.kept[key]
+	r.keptMu.Unlock()
+	if note.content == content && (!prunes || entry.Time.Sub(note.at).Abs() < sameEntryLife) {
 		return nil
 	}
 	if err := r.Journal.Record(ctx, entry); err != nil {
 		return err
 	}
+	r.keptMu.Lock()
+	defer r.keptMu.Unlock()
 	if r.kept == nil {
 		r.kept = map[string]keptNote{}
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,10 +83,12 @@ type ConfigMapJournal struct {
 	MaxEntries int
 
 	part int // the size of a part; 0 means partSize
+
+	mu sync.Mutex // guards all below
 	// compressor is used again: its state is most of a megabyte, many times what an entry needs.
 	compressor *gzip.Writer
 	// known are the contents of which there may be an entry already: those of the entries that were there before the first Record, and those recorded
-	// since. Only they are worth a search, which costs the API server a look at the whole journal. nil until it is read; Record is called by one goroutine.
+	// since. Only they are worth a search, which costs the API server a look at the whole journal. nil until it is read.
 	known map[string]bool
 }
 
@@ -134,25 +137,30 @@ func (j *ConfigMapJournal) Record(ctx context.Context, entry Entry) error {
 // sameAs returns the complete entries of the host that hold the same, as they are now. An entry that another process writes meanwhile may be missed: then
 // there are two.
 func (j *ConfigMapJournal) sameAs(ctx context.Context, content, host string) ([]KeptEntry, error) {
-	if len(j.known) > mostKnown {
-		j.known = nil
+	if known, err := j.learn(ctx, content); !known || err != nil {
+		return nil, err
 	}
-	if j.known == nil {
+	same, err := j.list(ctx, client.MatchingLabels{JournalLabel: journalVersion, journalContentLabel: content})
+	return slices.DeleteFunc(same, func(kept KeptEntry) bool { return !kept.Complete() || kept.Host != host }), err
+}
+
+// learn reports whether there may be an entry of the content already. From now on there may be.
+func (j *ConfigMapJournal) learn(ctx context.Context, content string) (known bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.known == nil || len(j.known) > mostKnown {
 		kept, err := j.List(ctx)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		j.known = make(map[string]bool, len(kept))
 		for _, entry := range kept {
 			j.known[entry.Content] = true
 		}
 	}
-	if !j.known[content] {
-		j.known[content] = true
-		return nil, nil
-	}
-	same, err := j.list(ctx, client.MatchingLabels{JournalLabel: journalVersion, journalContentLabel: content})
-	return slices.DeleteFunc(same, func(kept KeptEntry) bool { return !kept.Complete() || kept.Host != host }), err
+	known = j.known[content]
+	j.known[content] = true
+	return known, nil
 }
 
 // create writes one part. One that is there already, with just this content, is an earlier attempt whose answer got lost.

@@ -206,6 +206,8 @@ func decodeEntry(packed []byte) (Entry, error) {
 }
 
 func (j *ConfigMapJournal) compress(data []byte) ([]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.compressor == nil {
 		j.compressor = gzip.NewWriter(nil)
 	}

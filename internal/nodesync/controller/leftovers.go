@@ -68,6 +68,16 @@ func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision 
 	for _, l := range found.Leftovers {
 		w.Calico.Leftovers = append(w.Calico.Leftovers, translateLeftover(l))
 	}
+	if len(found.Doubled) == 0 {
+		return nil
+	}
+	held, leftovers := make([]nodesync.Sandboxed, len(found.Doubled)), make([]nodesync.Leftover, len(found.Doubled))
+	for i, h := range found.Doubled {
+		leftovers[i] = translateLeftover(h.Leftover)
+		held[i] = nodesync.Sandboxed{Leftover: leftovers[i], Container: h.Container}
+	}
+	old := nodesync.OldSandboxes(w.Calico.Nodes, held, r.lookUpPods(ctx, leftovers))
+	w.Calico.Leftovers = append(w.Calico.Leftovers, old...)
 	return nil
 }
 
@@ -75,6 +85,7 @@ func translateLeftover(l calico.Leftover) nodesync.Leftover {
 	return nodesync.Leftover{
 		Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
 		Reservation: nodesync.Reservation(l.Assignment), Endpoint: nodesync.EndpointRef(l.Endpoint),
+		Living: nodesync.EndpointRef(l.Living),
 	}
 }
 
@@ -84,6 +95,7 @@ func storedLeftovers(leftovers []nodesync.Leftover) []calico.Leftover {
 		out = append(out, calico.Leftover{
 			Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
 			Assignment: calico.Assignment(l.Reservation), Endpoint: calico.EndpointRef(l.Endpoint),
+			Living: calico.EndpointRef(l.Living),
 		})
 	}
 	return out
@@ -105,29 +117,39 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, w *nodesync.World) {
 // lookUpPods reads each of the leftovers' pods once.
 func (r *Reconciler) lookUpPods(ctx context.Context, leftovers []nodesync.Leftover) []nodesync.PodLookup {
 	read := map[[2]string]bool{}
-	var out []nodesync.PodLookup
+	var pods [][2]string
 	for _, l := range leftovers {
 		if pod := [2]string{l.Namespace, l.Pod}; !read[pod] {
 			read[pod] = true
-			out = append(out, r.LeftoverCluster.LookUpPod(ctx, l.Namespace, l.Pod))
+			pods = append(pods, pod)
 		}
 	}
+	out := make([]nodesync.PodLookup, len(pods))
+	group, _ := workers(ctx, r.Workers)
+	for i, pod := range pods {
+		group.Go(func() error {
+			out[i] = r.LeftoverCluster.LookUpPod(ctx, pod[0], pod[1])
+			return nil
+		})
+	}
+	_ = group.Wait()
 	return out
 }
 
-// stillLeft is the last look before a write about leftovers: none of the pods is there, and the machine is the one that it was, Ready for
-// long, and not to be kept.
+// stillLeft is the last look before a write about leftovers: none of the pods is there, or in a later sandbox, and the
+// machine is the one that it was, Ready for long, and not to be kept.
 func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftovers) error {
 	if r.LeftoverCluster == nil || r.LeftoverStore == nil {
 		return errors.New("leftovers of pods cannot be read here")
 	}
 	for _, pod := range r.lookUpPods(ctx, step.Leftovers) {
-		switch pod.Verdict {
-		case nodesync.VerdictGone:
-		case nodesync.VerdictAlive:
-			return fmt.Errorf("%w: pod %s/%s exists", errNotLeftover, pod.Namespace, pod.Name)
-		default:
+		if pod.Verdict == nodesync.VerdictUnknown {
 			return fmt.Errorf("it is unknown whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
+		}
+		for _, l := range step.Leftovers {
+			if l.Namespace == pod.Namespace && l.Pod == pod.Name && !l.GoneFrom(step.Of.KubernetesNode, pod) {
+				return fmt.Errorf("%w: pod %s/%s exists", errNotLeftover, pod.Namespace, pod.Name)
+			}
 		}
 	}
 	switch h := r.LeftoverCluster.Heartbeat(ctx, step.Of.KubernetesNode); {

@@ -25,6 +25,10 @@ const leaseNamespace = corev1.NamespaceNodeLease
 // podMetadataPerPage bounds one answer of a list of pods, of which there may be half a million.
 const podMetadataPerPage = 2000
 
+// containerAnnotation is the container ID of a pod's sandbox as Calico's CNI plugin writes it with the kubernetes
+// datastore (libcalico-go, lib/backend/k8s/conversion: AnnotationContainerID).
+const containerAnnotation = "cni.projectcalico.org/containerID"
+
 // EachPod implements LeftoverCluster: it lists metadata alone, page by page, of the pods that the API server says have not finished.
 func (k *KubernetesCluster) EachPod(ctx context.Context, visit func(namespace, name string)) error {
 	selector := fields.AndSelectors(
@@ -66,6 +70,8 @@ func (k *KubernetesCluster) LookUpPod(ctx context.Context, namespace, name strin
 	case err == nil && pod.GetDeletionTimestamp() == nil && (phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)):
 		out.Verdict = nodesync.VerdictGone
 	case err == nil:
+		out.Node, _, _ = unstructured.NestedString(pod.Object, "spec", "nodeName")
+		out.Container = pod.GetAnnotations()[containerAnnotation]
 	case isNotFound(err, "pods", name):
 		out.Verdict = nodesync.VerdictGone
 	default:

@@ -54,24 +54,22 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 }
 
 func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, revision int64, suspects []nodesync.Subject) error {
-	names := make([]string, 0, len(suspects))
-	for _, s := range suspects {
-		names = append(names, s.Host)
-		if s.Second {
-			pods, err := r.Cluster.CalicoPods(ctx, s.KubernetesNode)
-			if err != nil {
-				return fmt.Errorf("listing the calico-node pods of %s: %w", s.KubernetesNode, err)
-			}
-			w.Kubernetes.CalicoPods = append(w.Kubernetes.CalicoPods, pods...)
-		}
-		for _, name := range r.Config.NamesOf(s) {
-			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, r.Cluster.LookUp(ctx, name))
-			pods, err := r.Cluster.RunningPods(ctx, name)
-			if err != nil {
-				return fmt.Errorf("listing pods bound to %s: %w", name, err)
-			}
-			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, pods)
-		}
+	names, read := make([]string, len(suspects)), make([]nodesync.Kubernetes, len(suspects))
+	group, live := workers(ctx, r.Workers)
+	for i, s := range suspects {
+		names[i] = s.Host
+		group.Go(func() (err error) {
+			read[i], err = readSuspect(live, r.Cluster, s, r.Config)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, k := range read {
+		w.Kubernetes.CalicoPods = append(w.Kubernetes.CalicoPods, k.CalicoPods...)
+		w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, k.Lookups...)
+		w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, k.RunningPods...)
 	}
 	hosts, err := r.Datastore.Hosts(ctx, revision, names)
 	if err != nil {
@@ -85,6 +83,26 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 		r.addresses[h.Name] = h.Addresses
 	}
 	return r.observeAddresses(ctx, w, nodesync.Orphans(*w, suspects))
+}
+
+// readSuspect reads what Kubernetes says of one suspect.
+func readSuspect(
+	ctx context.Context, cluster Cluster, s nodesync.Subject, c nodesync.Config,
+) (k nodesync.Kubernetes, err error) {
+	if s.Second {
+		if k.CalicoPods, err = cluster.CalicoPods(ctx, s.KubernetesNode); err != nil {
+			return k, fmt.Errorf("listing the calico-node pods of %s: %w", s.KubernetesNode, err)
+		}
+	}
+	for _, name := range c.NamesOf(s) {
+		k.Lookups = append(k.Lookups, cluster.LookUp(ctx, name))
+		pods, err := cluster.RunningPods(ctx, name)
+		if err != nil {
+			return k, fmt.Errorf("listing pods bound to %s: %w", name, err)
+		}
+		k.RunningPods = append(k.RunningPods, pods)
+	}
+	return k, nil
 }
 
 // observeAddresses asks which addresses of hosts without identity a running pod has, and whether the pods exist whose

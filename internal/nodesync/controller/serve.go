@@ -145,7 +145,7 @@ func (r *Reconciler) named(request Request) *Reconciler {
 	memory.Leftovers = nil // of pods, which are for the controller's own rounds, on machines that are not to be forgotten
 	return &Reconciler{
 		Datastore: r.Datastore, Cluster: r.Cluster, LeftoverCluster: r.LeftoverCluster, Config: config,
-		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Clock: r.Clock, Log: r.Log,
+		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Workers: r.Workers, Clock: r.Clock, Log: r.Log,
 		Metrics: NewMetrics(prometheus.NewRegistry()), memory: memory, kept: maps.Clone(r.kept), loaded: true,
 		strays: maps.Clone(r.strays), mentioned: maps.Clone(r.mentioned), sweptAt: r.sweptAt, announced: r.announced.clone(),
 	}

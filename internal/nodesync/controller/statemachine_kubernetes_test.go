@@ -215,7 +215,11 @@ func (c *clientModel) Get(_ context.Context, key client.ObjectKey, object client
 		if !there {
 			return notFound
 		}
-		return unstructured.SetNestedField(object.(*unstructured.Unstructured).Object, pod.phase, "status", "phase")
+		whole := object.(*unstructured.Unstructured).Object
+		if err := unstructured.SetNestedField(whole, pod.node, "spec", "nodeName"); err != nil {
+			return err
+		}
+		return unstructured.SetNestedField(whole, pod.phase, "status", "phase")
 	case "ConfigMap":
 		if c.api.configMap == nil {
 			return notFound

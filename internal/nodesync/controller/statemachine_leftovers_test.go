@@ -181,9 +181,14 @@ func (s *story) comesAgain(t *rapid.T) {
 	value, _ := u.etcd.get(key)
 	endpoint := value.(modelEndpoint)
 	m := u.machineOf(endpoint.Node)
+	if other := s.machine(t); rapid.IntRange(0, 2).Draw(t, "on another machine") == 0 {
+		m = other
+	}
 	if m == nil || !u.runsPods(m) {
 		return
 	}
+	key = modelEndpointKey("ns", modelEndpointName(m.host, "k8s", endpoint.Pod))
+	endpoint.Node = m.host
 	handle := fmt.Sprintf("%s%s#%d", modelHandlePrefix, endpoint.Pod, u.next())
 	address, ok := u.assign(m, handle)
 	if !ok {
@@ -194,6 +199,9 @@ func (s *story) comesAgain(t *rapid.T) {
 	u.api.pods[endpoint.Pod] = modelPod{node: m.kube, phase: "Running", address: address.String(), handle: handle, endpoint: key}
 	u.runsSandbox(m, endpoint.Pod, handle, key)
 	s.count("pods that come again")
+	if rapid.Bool().Draw(t, "and is there for long") {
+		u.pass(u.takesDown())
+	}
 }
 
 // leftoversGo brings a process to the removal of what a pod has left, stops it before that write, and lets something happen there.
@@ -239,13 +247,13 @@ func (k *watcher) judgeLeftovers(p *process, w etcdWrite, t taking) {
 	if !ok || node.Annotations[nodesync.KeepAnnotation] != "" || node.Annotations[nodesync.FenceAnnotation] != "" {
 		k.violate("leftovers were removed from %s, which is to be kept, is fenced, or cannot be read: %v", t.host, value)
 	}
-	taken := map[string]bool{} // pods
+	taken := map[string][]string{} // pods, with the handles and endpoints that are taken
 	for _, c := range t.gone {
 		endpoint, ok := c.before.(modelEndpoint)
 		if !ok || endpoint.Orchestrator != nodesync.OrchestratorKubernetes {
 			k.violate("I2: %s is not an endpoint of a pod", c.key)
 		}
-		taken[endpoint.Pod] = true
+		taken[endpoint.Pod] = append(taken[endpoint.Pod], c.key)
 		for handle, sandbox := range k.u.sandboxes {
 			if sandbox.endpoint == c.key {
 				k.violate("I3: the sandbox of %s has endpoint %s", handle, c.key)
@@ -253,14 +261,20 @@ func (k *watcher) judgeLeftovers(p *process, w etcdWrite, t taking) {
 		}
 	}
 	for address, a := range t.released {
-		taken[modelPodOf(a)] = true
+		taken[modelPodOf(a)] = append(taken[modelPodOf(a)], a.Handle)
 		if sandbox, runs := k.u.sandboxes[a.Handle]; runs {
 			k.violate("I3: address %s is that of the sandbox of pod %s", address, sandbox.pod)
 		}
 	}
-	for pod := range taken {
-		if existed, looked := p.seen.pods[pod]; pod == "" || existed || !looked {
-			k.violate("I1: pod %q existed when it was looked for, or was not looked for (%t)", pod, looked)
+	for pod, handles := range taken {
+		existed, looked := p.seen.pods[pod]
+		living, alive := k.u.api.pods[pod]
+		its := existed && (!alive || slices.Contains(handles, living.handle) || slices.Contains(handles, living.endpoint))
+		if pod == "" || its || !looked {
+			k.violate("I1: pod %q existed when it was looked for, with something of %q, or was not looked for (%t)", pod, handles, looked)
+		}
+		if existed {
+			k.count("old sandboxes removed")
 		}
 	}
 	k.judgeReleases(p, t)
@@ -331,14 +345,15 @@ func (u *universe) podLeftovers(m *modelMachine) (left []string) {
 		held[handle], held[sandbox.endpoint] = true, true
 	}
 	for _, kv := range u.etcd.scan(modelEndpoints, u.etcd.revision) {
-		if e, ok := kv.value.(modelEndpoint); ok && e.Node == m.host && e.Orchestrator == nodesync.OrchestratorKubernetes && gone(e.Pod) && !held[kv.key] {
+		if e, ok := kv.value.(modelEndpoint); ok && e.Node == m.host && e.Orchestrator == nodesync.OrchestratorKubernetes &&
+			(gone(e.Pod) || u.elsewhere(m, e.Pod)) && !held[kv.key] {
 			left = append(left, kv.key)
 		}
 	}
 	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
 		block, _ := kv.value.(modelBlock)
 		for address, a := range block.Assigned {
-			if a.Host == m.host && gone(modelPodOf(a)) && !held[a.Handle] {
+			if pod := modelPodOf(a); a.Host == m.host && (gone(pod) || u.elsewhere(m, pod) || u.later(m, pod, a.Handle)) && !held[a.Handle] {
 				left = append(left, "address "+address.String())
 			}
 		}
@@ -381,6 +396,7 @@ func (d *datastoreModel) PodHoldings(_ context.Context, revision int64, alive fu
 			}
 		}
 	}
+	found.Doubled = d.doubled(revision, alive)
 	return found, nil
 }
 
@@ -434,6 +450,13 @@ func (d *datastoreModel) RemoveLeftovers(ctx context.Context, guard calico.Guard
 	if len(endpoints) > 0 {
 		return d.DeleteEndpoints(ctx, guard, endpoints)
 	}
+	for _, l := range leftovers {
+		if key := modelEndpointKey(l.Living.Namespace, l.Living.Name); l.Living.Name != "" {
+			if _, revision := d.etcd.get(key); revision != l.Living.Revision {
+				return &calico.ConflictError{Key: key, Detail: "it was written since"}
+			}
+		}
+	}
 	return d.ReleaseAddresses(ctx, guard, leftovers[0].Block, assignments)
 }
 
@@ -466,7 +489,12 @@ func (x *ports) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftove
 		defer func() { x.p.removing = false }()
 		return x.datastore.RemoveLeftovers(ctx, guard, leftovers)
 	})
-	x.p.seen.pods = map[string]bool{}
+	for _, l := range leftovers {
+		delete(x.p.seen.pods, l.Pod)
+	}
+	if x.p.crew == nil {
+		x.p.seen.pods = map[string]bool{}
+	}
 	return err
 }
 

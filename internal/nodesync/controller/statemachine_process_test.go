@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -48,6 +47,8 @@ type process struct {
 	serving *Request
 	served  bool
 	wrongly wrongly
+	// crew are the ports of a process with workers.
+	crew *workerPorts
 	// removing reports that it is removing leftovers of pods.
 	removing bool
 	// recalledAt is the age at which it first read the memory of an earlier process, -1 for not yet, and stale is whether that was too old then.
@@ -68,6 +69,8 @@ type processOptions struct {
 	leftovers bool
 	// blind processes have no working watch: they are synced and never see a Node go.
 	blind bool
+	// workers is how many machines it works on side by side; up to 1 it is told of each of its calls how to go on.
+	workers int
 }
 
 // portCall is a call of a port that is about to be made.
@@ -142,6 +145,7 @@ func (p *process) start() {
 	ports := &ports{p: p, datastore: &datastoreModel{etcd: p.u.etcd, by: p.name}}
 	p.r = &Reconciler{
 		Datastore: ports, Cluster: ports, Config: p.u.config, DryRun: p.options.dryRun, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
+		Workers: 1, // so that one call is made at a time, in the order of the plan
 	}
 	if p.options.leftovers {
 		p.r.LeftoverStore, p.r.LeftoverCluster = ports, ports
@@ -155,6 +159,9 @@ func (p *process) start() {
 	}
 	if p.options.journal {
 		p.r.Journal = &journalPort{p: p}
+	}
+	if p.options.workers > 1 {
+		p.employ(ports)
 	}
 }
 
@@ -177,15 +184,57 @@ func (p *process) begin() {
 			p.watcher.count("two rounds at once")
 		}
 	}
-	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}, pods: map[string]bool{}}
-	p.order, p.calls, p.err, p.due, p.serving, p.served = proceed, map[string]int{}, nil, 0, nil, false
-	p.resume, p.cease = iter.Pull(func(yield func(portCall) bool) {
+	p.prepare()
+	p.resume, p.cease = pull(func(yield func(portCall) bool) {
 		p.yield = yield
 		p.due, p.err = p.r.Round(context.Background())
 	})
 	if p.waiting, _ = p.resume(); p.waiting == (portCall{}) {
 		panic("a round without any call")
 	}
+}
+
+// pull is as iter.Pull for calls that come from any goroutine, one at a time.
+func pull(seq func(yield func(portCall) bool)) (next func() (portCall, bool), stop func()) {
+	calls, goOn, done := make(chan portCall), make(chan bool), make(chan struct{})
+	started, over := false, false
+	wait := func() (portCall, bool) {
+		select {
+		case c := <-calls:
+			return c, true
+		case <-done:
+			over = true
+			return portCall{}, false
+		}
+	}
+	next = func() (portCall, bool) {
+		switch {
+		case over:
+			return portCall{}, false
+		case started:
+			goOn <- true
+		default:
+			started = true
+			go func() {
+				defer close(done)
+				seq(func(c portCall) bool { calls <- c; return <-goOn })
+			}()
+		}
+		return wait()
+	}
+	stop = func() {
+		for started && !over {
+			goOn <- false
+			wait()
+		}
+	}
+	return next, stop
+}
+
+// prepare forgets what was of the last round alone.
+func (p *process) prepare() {
+	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}, pods: map[string]bool{}}
+	p.order, p.calls, p.err, p.due, p.serving, p.served = proceed, map[string]int{}, nil, 0, nil, false
 }
 
 // goOn lets the call that waits happen as ordered and stops before the next one; it returns false when the round is over.
@@ -225,6 +274,10 @@ func (p *process) finish() { p.until(func(portCall) bool { return false }) }
 
 // round is a whole round without anything in between.
 func (p *process) round() {
+	if p.crew != nil {
+		p.work(nil)
+		return
+	}
 	p.finish()
 	p.begin()
 	p.finish()
@@ -290,8 +343,21 @@ type ports struct {
 
 func (x *ports) write(name, about string, effect func() error) error {
 	_, err := call(x.p, portCall{"write", name, about}, func() (struct{}, error) { return struct{}{}, effect() })
-	x.p.seen.looked, x.p.seen.existed = map[string]nodesync.Verdict{}, map[string]bool{}
+	x.p.forgetLooks(about)
 	return err
+}
+
+// forgetLooks forgets the live reads of Nodes before a write, so that the next one needs its own. What workers have read
+// of other machines still holds.
+func (p *process) forgetLooks(host string) {
+	if m := p.u.machineOf(host); p.crew == nil {
+		p.seen.looked, p.seen.existed = map[string]nodesync.Verdict{}, map[string]bool{}
+	} else if m != nil {
+		for _, name := range append(p.u.spellings(m.kube), m.kube) {
+			delete(p.seen.looked, name)
+			delete(p.seen.existed, name)
+		}
+	}
 }
 
 func (x *ports) Snapshot(ctx context.Context) (calico.Snapshot, error) {
@@ -304,6 +370,7 @@ func (x *ports) Snapshot(ctx context.Context) (calico.Snapshot, error) {
 
 func (x *ports) Hosts(ctx context.Context, revision int64, names []string) ([]calico.Host, error) {
 	hosts, err := call(x.p, portCall{"read", "Hosts", ""}, func() ([]calico.Host, error) { return x.datastore.Hosts(ctx, revision, names) })
+	x.p.seen.looked, x.p.seen.existed = map[string]nodesync.Verdict{}, map[string]bool{} // they are for the plan; each write needs its own
 	for _, h := range hosts {
 		turned(x.p, h.Endpoints)
 		turned(x.p, h.Affinities)

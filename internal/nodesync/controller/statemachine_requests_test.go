@@ -144,7 +144,7 @@ func (w wrongly) list(p *process, nodes []nodesync.KubernetesNode) []nodesync.Ku
 }
 
 func (w wrongly) lie(p *process, lookup nodesync.Lookup) nodesync.Lookup {
-	if w == trustsThePerson && p.serving != nil {
+	if w == believesEachGone || w == trustsThePerson && p.serving != nil {
 		lookup.Verdict = nodesync.VerdictGone
 	}
 	return lookup

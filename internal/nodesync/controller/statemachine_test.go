@@ -31,7 +31,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			stats := newShare(t, "clean-ups completed", "crashes during a clean-up", "rejoins during a clean-up", "conflict", "fences withdrawn", "moved addresses", "borrowed addresses",
 				"mass-guard holds", "overlap holds", "confirmations", "rounds of another cluster", "partial lists", "dry runs", "unreadable values",
 				"other cleaners", "accidents", "two rounds at once", "requests by name", "removals by name", "killed pods", "dead kubelets", "pods that come again",
-				"interrupted removals of leftovers", "leftovers removed", "leftovers in the end")
+				"interrupted removals of leftovers", "leftovers removed", "old sandboxes removed", "leftovers in the end")
 			cases.Check(t, func(t *rapid.T) {
 				x := newTrial(t, stats.metrics)
 				defer x.end()

@@ -209,9 +209,11 @@ func (d *double) compare(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(modelPods, realPods, options, cmpopts.SortSlices(func(a, b calico.Leftover) bool {
+	before := func(a, b calico.Leftover) bool {
 		return fmt.Sprint(a.Endpoint.Name, a.Block, a.Address) < fmt.Sprint(b.Endpoint.Name, b.Block, b.Address)
-	})); diff != "" {
+	}
+	if diff := cmp.Diff(modelPods, realPods, options, cmpopts.IgnoreUnexported(calico.PodHoldings{}), cmpopts.SortSlices(before),
+		cmpopts.SortSlices(func(a, b calico.Sandboxed) bool { return before(a.Leftover, b.Leftover) })); diff != "" {
 		t.Fatalf("leftovers of pods differ (-model +real):\n%s", diff)
 	}
 }
@@ -414,7 +416,7 @@ func realValue(key string, value any) string {
 	case modelEndpoint:
 		written = &libapiv3.WorkloadEndpoint{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
-			Spec:       libapiv3.WorkloadEndpointSpec{Node: v.Node, Orchestrator: v.Orchestrator, Pod: v.Pod},
+			Spec:       libapiv3.WorkloadEndpointSpec{Node: v.Node, Orchestrator: v.Orchestrator, Pod: v.Pod, ContainerID: modelContainer(v.Handle)},
 		}
 	case modelAffinity:
 		written = &model.BlockAffinity{State: model.BlockAffinityState(v.State)}
