@@ -40,11 +40,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/leftovers"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Component is the binary's name, in its metrics and user agents. It MUST NOT change.
@@ -262,7 +262,7 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	registry.MustRegister(buildinfo.Get().Collector(Component))
 	config.Labels = e.nodeLabels
 	config.Tag, config.RequireTag = loadbalancer.ClusterTag(e.clusterID), e.requireTag
-	gate := &loop.Gate{}
+	gate := &reconcile.Gate{}
 	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
 	controller := balancers.New(balancers.Options{
 		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
@@ -276,7 +276,7 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 }
 
 // extras are the controllers that work only where the environment asks for them: that of the firewall, and that of the cluster's tag.
-func extras(e environment, client *doapi.Client, common provider.Common, gate *loop.Gate, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
+func extras(e environment, client *doapi.Client, common provider.Common, gate *reconcile.Gate, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
 	var out []provider.Extra
 	if e.firewallName != "" {
 		out = append(out, firewalls.New(firewalls.Options{

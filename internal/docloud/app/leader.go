@@ -27,6 +27,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 const (
@@ -155,6 +156,7 @@ func newElector(
 
 // runFramework runs the framework's controllers until ctx ends. watch is nil if nobody is elected here.
 func runFramework(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud cloudprovider.Interface, watch *leaderelection.HealthzAdaptor) error {
+	config.Kubeconfig.Wrap(outputs.Guard)
 	initializers := framework.ConstructControllerInitializers(constructors(), config, cloud)
 	if watch != nil {
 		initializers[electionCheck] = func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {

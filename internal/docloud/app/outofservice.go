@@ -13,10 +13,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // outOfServiceOptions are the flags about machines that are off.
@@ -44,7 +44,7 @@ func (o *outOfServiceOptions) check() error {
 }
 
 // controller returns the controller of the taint, for which Nodes of machines that are gone wait.
-func (o *outOfServiceOptions) controller(client *doapi.Client, instances *machines.Instances, gate *loop.Gate, log logr.Logger, registry prometheus.Registerer) *shutdowns.Controller {
+func (o *outOfServiceOptions) controller(client *doapi.Client, instances *machines.Instances, gate *reconcile.Gate, log logr.Logger, registry prometheus.Registerer) *shutdowns.Controller {
 	config := outofservice.DefaultConfig()
 	config.Grace = o.grace
 	c := shutdowns.New(shutdowns.Options{

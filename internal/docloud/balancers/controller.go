@@ -31,6 +31,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // API is what load balancers need of DigitalOcean's API; *doapi.Client has it. Lists are whole or an error, and errors are of doapi's kinds.
@@ -106,7 +107,7 @@ type Options struct {
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	Timing  Timing
-	Gate    *loop.Gate
+	Gate    *reconcile.Gate
 	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the upstream project does.
 	TakeOverAny bool
 	// Domains are those for which the Services of all namespaces may have certificates, in the form of
@@ -136,7 +137,7 @@ type Controller struct {
 	list         *balancerList
 	certificates *cached.List[[]loadbalancer.Certificate]
 	endpoints    *endpoints
-	loop         *loop.Loop
+	loop         *reconcile.Loop
 
 	mu       sync.Mutex // guards memories, not what is in them, limited and turns
 	memories map[string]*remembered
@@ -183,7 +184,7 @@ func unchecked([]*corev1.Node) *instance.Identities { return nil }
 // New makes a Controller that does nothing until it is initialized and follows.
 func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
-	o.Gate = cmp.Or(o.Gate, &loop.Gate{})
+	o.Gate = cmp.Or(o.Gate, &reconcile.Gate{})
 	if o.Identities == nil {
 		o.Identities = unchecked
 	}
@@ -194,7 +195,7 @@ func New(o Options) *Controller {
 		memories:     map[string]*remembered{}, turns: map[string]time.Time{},
 		recorder: &events.FakeRecorder{},
 	}
-	c.loop = loop.New(loop.Options{
+	c.loop = reconcile.NewLoop(reconcile.LoopOptions{
 		Name: "digitalocean-loadbalancer", Clock: o.Clock, Gate: o.Gate, Workers: lookers, Keys: c.keys, Pass: c.look,
 		Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 	})
@@ -301,20 +302,20 @@ func disowned(service *corev1.Service) bool {
 func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
 // look makes a pass over a Service that the framework has in hand.
-func (c *Controller) look(ctx context.Context, key string) loop.Result {
+func (c *Controller) look(ctx context.Context, key string) reconcile.Result {
 	c.o.Metrics.dirty.Set(float64(c.loop.Len()))
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return loop.Result{}
+		return reconcile.Result{}
 	}
 	service, err := c.services.Services(namespace).Get(name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return loop.Result{}
+		return reconcile.Result{}
 	case err != nil:
-		return loop.Result{Failed: true}
+		return reconcile.Result{Failed: true}
 	case !loadbalancer.InHand(service):
-		return loop.Result{}
+		return reconcile.Result{}
 	}
 	return c.resultOf(ctx, service, c.pass(ctx, service, loadbalancer.Keep, false))
 }

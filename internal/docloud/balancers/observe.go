@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // pass is one pass over one Service.
@@ -251,5 +251,5 @@ func (c *Controller) ClusterDroplets() ([]int, error) {
 
 // spread is how long to wait when DigitalOcean asked to wait.
 func (c *Controller) spread(wait time.Duration) time.Duration {
-	return max(loop.Spread(wait), c.timing.Pending)
+	return max(reconcile.Spread(wait), c.timing.Pending)
 }

@@ -11,7 +11,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // note gathers what the plans of a pass say. What has just happened is told at once.
@@ -65,8 +65,8 @@ func (c *Controller) answer(ctx context.Context, service *corev1.Service, end lo
 }
 
 // resultOf puts the end of a pass in the loop's terms.
-func (c *Controller) resultOf(ctx context.Context, service *corev1.Service, end loadbalancer.End) loop.Result {
-	r := loop.Result{Next: end.Next, Wrote: end.Outcome == loadbalancer.OutcomeUpdated || end.Outcome == loadbalancer.OutcomeTargets}
+func (c *Controller) resultOf(ctx context.Context, service *corev1.Service, end loadbalancer.End) reconcile.Result {
+	r := reconcile.Result{Next: end.Next, Wrote: end.Outcome == loadbalancer.OutcomeUpdated || end.Outcome == loadbalancer.OutcomeTargets}
 	switch {
 	case end.Refusal == nil:
 	case end.Refusal.Kind == loadbalancer.Told:

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // readTimeout bounds one reading of a list, all its pages and attempts included.
@@ -181,7 +181,7 @@ func (l *List[T]) after(err error) time.Duration {
 	if errors.Is(err, doapi.ErrHeld) {
 		return l.pause
 	}
-	wait := min(l.longest, loop.Spread(l.pause<<min(l.failures, 10)))
+	wait := min(l.longest, reconcile.Spread(l.pause<<min(l.failures, 10)))
 	if asked := doapi.NotBefore(err); !asked.IsZero() {
 		wait = max(wait, asked.Sub(l.clock.Now()))
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // API is what tagging needs of DigitalOcean's API; *doapi.Client has it. Errors are of doapi's kinds.
@@ -61,9 +63,6 @@ func (t Timing) withDefaults() Timing {
 	}
 }
 
-// passTime bounds one pass.
-const passTime = 2 * time.Minute
-
 // Options are what [New] needs. Timing may be zero; Log may discard.
 type Options struct {
 	API          API
@@ -75,7 +74,7 @@ type Options struct {
 	Log       logr.Logger
 	Timing    Timing
 	// Gate is what all writes pass, nil for one of its own.
-	Gate *loop.Gate
+	Gate *reconcile.Gate
 }
 
 // Metrics report on tagging. Their names are a contract with dashboards and alerts: MUST NOT change.
@@ -102,21 +101,38 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // Controller puts the tag on. Its methods are called once each: Follow and Start, in either order.
 type Controller struct {
 	Options
-	timing   Timing
-	loop     *loop.Loop
-	services corelisters.ServiceLister // set by Follow, before the loop follows
+	*reconcile.Runner[*untagged, reconcile.None, *untagged, reconcile.None]
 
-	// sent is when load balancers were tagged, by ID. It is used by the one worker that makes passes.
+	timing   Timing
+	services corelisters.ServiceLister // set by Follow, before the runner follows
+
+	// sent is when load balancers were tagged, by ID. It is used by the one worker that makes rounds.
 	sent map[string]time.Time
 }
 
+// untagged is what a round observes, and what its one step tags: load balancers that lack the tag, and how many of them were given it.
+type untagged struct {
+	ids    []string
+	tagged int
+}
+
+// String implements fmt.Stringer.
+func (u *untagged) String() string { return "tagging load balancers " + strings.Join(u.ids, ", ") }
+
 // New makes a Controller that does nothing until it is started and follows Services.
 func New(o Options) *Controller {
-	o.Log = o.Log.WithName("tags")
 	c := &Controller{Options: o, timing: o.Timing.withDefaults(), sent: map[string]time.Time{}}
-	c.loop = loop.New(loop.Options{
-		Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, Pass: c.look, Keys: func() []string { return []string{c.tag()} },
-		First: c.timing.First, Resync: c.timing.Every, FirstRetry: c.timing.Every, LastRetry: c.timing.Every,
+	c.Log = o.Log.WithName("tags").WithValues("tag", c.tag())
+	c.Runner = reconcile.New(reconcile.Options[*untagged, reconcile.None, *untagged, reconcile.None]{
+		// A round that failed is made again when the next one is due: a tag is in no hurry.
+		LoopOptions: reconcile.LoopOptions{Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, First: c.timing.First, Resync: c.timing.Every},
+		Log:         c.Log, Failure: "Load balancers could not be tagged, will try again", Time: 2 * time.Minute,
+		Writes: []outputs.Write{
+			{System: outputs.DigitalOcean, Kind: "v2/tags", Verbs: []string{"POST"}},
+			{System: outputs.DigitalOcean, Kind: "v2/tags/{name}/resources", Verbs: []string{"POST"}},
+			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
+		},
+		Observe: c.observe, Plan: plan, Trusted: o.Surroundings.Trusted, Apply: c.put, Report: c.report,
 	})
 	return c
 }
@@ -125,116 +141,99 @@ func New(o Options) *Controller {
 func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	services, nodes := factory.Core().V1().Services(), factory.Core().V1().Nodes()
 	c.services = services.Lister()
-	c.loop.Follow(services.Informer().HasSynced, nodes.Informer().HasSynced)
+	c.Runner.Follow(services.Informer().HasSynced, nodes.Informer().HasSynced)
 }
 
-// Start makes passes until stop is closed; it waits for Follow.
+// Start makes rounds until stop is closed; it waits for Follow.
 func (c *Controller) Start(_ kubernetes.Interface, stop <-chan struct{}) {
-	c.loop.Start(loop.Until(stop))
-}
-
-// Wake tries now what waits after a failure: its cause may be over.
-func (c *Controller) Wake() { c.loop.Wake() }
-
-// look makes a pass and tells how it went. A pass that failed is made again when the next one is due: a tag is in no hurry.
-func (c *Controller) look(ctx context.Context, _ string) loop.Result {
-	tagged, err := c.pass(ctx)
-	outcome := "unchanged"
-	switch {
-	case ctx.Err() != nil:
-		return loop.Result{}
-	case err != nil:
-		outcome = "failed"
-		c.Log.Error(err, "Load balancers could not be tagged, will try again", "tag", c.tag())
-	case tagged > 0:
-		outcome = "tagged"
-	}
-	c.Metrics.passes.WithLabelValues(outcome).Inc()
-	c.Metrics.tagged.Add(float64(tagged))
-	return loop.Result{}
+	c.Runner.Start(loop.Until(stop))
 }
 
 func (c *Controller) tag() string { return loadbalancer.ClusterTag(c.ClusterID) }
 
-// pass tags what lacks the tag, and returns how many that were.
-func (c *Controller) pass(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, passTime)
-	defer cancel()
+// observe returns what lacks the tag and was not tagged a while ago: what does not show its tags, be it for a token that may not see them, is not tagged
+// again and again. What shows the tag gets it again at once, should it lose it.
+func (c *Controller) observe(ctx context.Context, _ string) (*untagged, error) {
+	u := &untagged{}
 	services, err := c.services.List(labels.Everything())
 	if err != nil {
-		return 0, fmt.Errorf("listing services: %w", err)
+		return u, fmt.Errorf("listing services: %w", err)
 	}
 	list, err := c.Surroundings.LoadBalancers(ctx, c.timing.ListAge)
 	if err != nil {
-		return 0, fmt.Errorf("listing load balancers: %w", err)
+		return u, fmt.Errorf("listing load balancers: %w", err)
 	}
 	droplets, err := c.Surroundings.ClusterDroplets()
 	if err != nil {
-		return 0, err
+		return u, err
 	}
-	c.forget(list)
-	missing := c.due(loadbalancer.Untagged(services, list, c.ClusterID, droplets))
-	if len(missing) == 0 {
-		return 0, nil
-	}
-	if err := c.Surroundings.Trusted(ctx); err != nil {
-		return 0, fmt.Errorf("nothing is tagged: %w", err)
-	}
-	c.Log.Info("Tagging load balancers", "tag", c.tag(), "ids", strings.Join(missing, ", "))
-	return c.put(ctx, missing)
-}
-
-// forget is about load balancers that have been tagged and show it: should they lose the tag they get it again at once.
-func (c *Controller) forget(list []loadbalancer.Observed) {
 	for _, lb := range list {
 		if slices.Contains(lb.Tags, c.tag()) {
 			delete(c.sent, lb.ID)
 		}
 	}
-}
-
-// due returns the IDs of those that were not tagged a while ago: what does not show its tags, be it for a token that may not see them, is not
-// tagged again and again.
-func (c *Controller) due(untagged []loadbalancer.Observed) []string {
 	maps.DeleteFunc(c.sent, func(_ string, at time.Time) bool { return c.Clock.Since(at) >= c.timing.Again })
-	var ids []string
-	for _, lb := range untagged {
+	for _, lb := range loadbalancer.Untagged(services, list, c.ClusterID, droplets) {
 		if _, ok := c.sent[lb.ID]; !ok {
-			ids = append(ids, lb.ID)
+			u.ids = append(u.ids, lb.ID)
 		}
 	}
-	return ids
+	return u, nil
+}
+
+// plan tags all in one call.
+func plan(u *untagged) (p reconcile.Plan[reconcile.None, *untagged, reconcile.None]) {
+	if len(u.ids) > 0 {
+		p.Steps = append(p.Steps, u)
+	}
+	return p
 }
 
 // put tags load balancers. A tag that does not exist is made, and where one load balancer is gone the others are tagged one by one.
-func (c *Controller) put(ctx context.Context, ids []string) (int, error) {
-	err := c.API.TagLoadBalancers(ctx, c.tag(), ids)
+func (c *Controller) put(ctx context.Context, _, u *untagged) error {
+	c.Log.Info("Tagging load balancers", "ids", strings.Join(u.ids, ", "))
+	err := c.send(ctx, u, u.ids)
 	if errors.Is(err, doapi.ErrNotFound) {
 		if err := c.API.CreateTag(ctx, c.tag()); err != nil {
-			return 0, fmt.Errorf("making tag %s: %w", c.tag(), err)
+			return fmt.Errorf("making tag %s: %w", c.tag(), err)
 		}
-		err = c.API.TagLoadBalancers(ctx, c.tag(), ids)
+		err = c.send(ctx, u, u.ids)
 	}
 	switch {
-	case err == nil:
-		for _, id := range ids {
-			c.sent[id] = c.Clock.Now()
-		}
-		return len(ids), nil
 	case !errors.Is(err, doapi.ErrNotFound):
-		return 0, fmt.Errorf("tagging load balancers: %w", err)
-	case len(ids) == 1: // it is gone
-		return 0, nil
+		return err
+	case len(u.ids) == 1:
+		return reconcile.As(reconcile.Gone, err)
 	}
-	tagged := 0
-	for _, id := range ids {
-		switch err := c.API.TagLoadBalancers(ctx, c.tag(), []string{id}); {
-		case err == nil:
-			c.sent[id] = c.Clock.Now()
-			tagged++
-		case !errors.Is(err, doapi.ErrNotFound):
-			return tagged, fmt.Errorf("tagging load balancer %s: %w", id, err)
+	for id := range slices.Chunk(u.ids, 1) {
+		if err := c.send(ctx, u, id); err != nil && !errors.Is(err, doapi.ErrNotFound) {
+			return fmt.Errorf("%s: %w", id[0], err)
 		}
 	}
-	return tagged, nil
+	return nil
+}
+
+// send makes one call and notes what it has tagged.
+func (c *Controller) send(ctx context.Context, u *untagged, ids []string) error {
+	err := c.API.TagLoadBalancers(ctx, c.tag(), ids)
+	for _, id := range ids {
+		if err == nil {
+			c.sent[id] = c.Clock.Now()
+			u.tagged++
+		}
+	}
+	return err
+}
+
+// report counts.
+func (c *Controller) report(_ context.Context, r *reconcile.Round[*untagged, reconcile.None, *untagged, reconcile.None]) {
+	outcome := "unchanged"
+	switch {
+	case r.Err != nil:
+		outcome = "failed"
+	case r.World.tagged > 0:
+		outcome = "tagged"
+	}
+	c.Metrics.passes.WithLabelValues(outcome).Inc()
+	c.Metrics.tagged.Add(float64(r.World.tagged))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 const (
@@ -119,6 +120,11 @@ type failure struct {
 
 // do makes a call, again if that can help and does no harm, and decodes the answer. Every error is an *Error, but for one of ctx or of the token.
 func (c *Client) do(ctx context.Context, call call) error {
+	if call.method != http.MethodGet {
+		if err := outputs.Allowed(ctx, outputs.DigitalOcean, call.route, call.method); err != nil {
+			return err
+		}
+	}
 	var body []byte
 	if call.body != nil {
 		var err error

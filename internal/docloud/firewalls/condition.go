@@ -22,57 +22,57 @@ import (
 const ConditionOpen = "cloud.mooring.dev/FirewallOpen"
 
 // settle writes the condition of each Service that has another than it must have. What could not be written is written
-// after the next pass: nothing depends on it.
-func (p *one) settle(ctx context.Context) {
-	services, err := p.c.services.List(labels.Everything())
-	if err != nil || !p.decided {
+// after the next round: nothing depends on it.
+func (c *Controller) settle(ctx context.Context, round *scene) {
+	services, err := c.services.List(labels.Everything())
+	if err != nil {
 		return
 	}
-	wanted := p.closed()
+	wanted := round.closed()
 	for _, s := range services {
-		if p.c.namespace != "" && s.Namespace != p.c.namespace {
+		if c.namespace != "" && s.Namespace != c.namespace {
 			continue
 		}
 		want, closed := wanted[s.UID]
 		var now metav1.Condition
-		for _, c := range s.Status.Conditions {
-			if c.Type == ConditionOpen {
-				now = c
+		for _, condition := range s.Status.Conditions {
+			if condition.Type == ConditionOpen {
+				now = condition
 			}
 		}
 		if now.Status == want.Status && now.Reason == want.Reason && now.Message == want.Message {
 			continue
 		}
-		err := p.patch(ctx, s, want, closed)
+		err := c.patch(ctx, s, want, closed)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			p.c.log.V(1).Info("The condition of a Service could not be written", "service", s.Namespace+"/"+s.Name, "error", err.Error())
+			c.log.V(1).Info("The condition of a Service could not be written", "service", s.Namespace+"/"+s.Name, "error", err.Error())
 		}
 	}
 }
 
 // closed are the conditions of Services of which something stays closed.
-func (p *one) closed() map[types.UID]metav1.Condition {
+func (s *scene) closed() map[types.UID]metav1.Condition {
 	out := map[types.UID]metav1.Condition{}
-	for _, t := range p.tellings {
-		if t.uid == "" {
+	for _, n := range s.notes {
+		if n.About.UID == "" {
 			continue
 		}
-		c, more := out[t.uid]
+		c, more := out[n.About.UID]
 		if !more {
-			c = metav1.Condition{Type: ConditionOpen, Status: metav1.ConditionFalse, Reason: t.reason}
+			c = metav1.Condition{Type: ConditionOpen, Status: metav1.ConditionFalse, Reason: n.Reason}
 		}
-		c.Message = strings.TrimPrefix(c.Message+"; "+t.message, "; ")
-		out[t.uid] = c
+		c.Message = strings.TrimPrefix(c.Message+"; "+n.Message, "; ")
+		out[n.About.UID] = c
 	}
 	return out
 }
 
 // patch writes the condition of a Service, or takes it away.
-func (p *one) patch(ctx context.Context, s *corev1.Service, c metav1.Condition, closed bool) error {
+func (c *Controller) patch(ctx context.Context, s *corev1.Service, condition metav1.Condition, closed bool) error {
 	var change any = map[string]string{"$patch": "delete", "type": ConditionOpen}
 	if closed {
-		c.LastTransitionTime, c.ObservedGeneration = metav1.NewTime(p.c.clock.Now()), s.Generation
-		change = c
+		condition.LastTransitionTime, condition.ObservedGeneration = metav1.NewTime(c.clock.Now()), s.Generation
+		change = condition
 	}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": s.UID}, "status": map[string]any{"conditions": []any{change}},
@@ -80,7 +80,7 @@ func (p *one) patch(ctx context.Context, s *corev1.Service, c metav1.Condition, 
 	if err != nil {
 		return fmt.Errorf("encoding a condition: %w", err)
 	}
-	services := p.c.client.CoreV1().Services(s.Namespace)
+	services := c.client.CoreV1().Services(s.Namespace)
 	if _, err = services.Patch(ctx, s.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("writing the condition of service %s/%s: %w", s.Namespace, s.Name, err)
 	}

@@ -6,7 +6,6 @@ package firewalls
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +19,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // API is what the firewall needs of DigitalOcean's API; *doapi.Client has it. Lists are whole or an error, and errors are of doapi's kinds.
@@ -72,7 +73,7 @@ type Options struct {
 	Log     logr.Logger
 	Timing  Timing
 	// Gate is what all writes pass, nil for one of its own.
-	Gate *loop.Gate
+	Gate *reconcile.Gate
 	// Namespace bounds the Services that are looked at, empty for all. It is for tests that share an API server.
 	Namespace string
 }
@@ -87,18 +88,17 @@ type Controller struct {
 	log          logr.Logger
 	timing       Timing
 	namespace    string
-	loop         *loop.Loop
 
-	// Set by Start, before anything runs.
-	client   kubernetes.Interface
-	recorder events.EventRecorder
-	services corelisters.ServiceLister // set by Follow, before the loop follows
+	*reconcile.Runner[*scene, need, step, reconcile.None]
 
-	// memory is used by the one worker that makes passes.
+	client   kubernetes.Interface      // set by Start, before anything runs
+	services corelisters.ServiceLister // set by Follow, before the runner follows
+
+	// memory is used by the one worker that makes rounds.
 	memory memory
 }
 
-// marks of the queue. One pass serves both; a resync is one that reads the firewall first. The first is the upstream project's, for those
+// marks of the queue. One round serves both; a resync is one that reads the firewall first. The first is the upstream project's, for those
 // who watch it.
 const (
 	markServices = "service"
@@ -110,12 +110,23 @@ func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
 	c := &Controller{
 		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
-		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace, recorder: &events.FakeRecorder{},
+		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace,
 	}
-	c.loop = loop.New(loop.Options{
-		Name: "firewall", Clock: o.Clock, Gate: o.Gate, Pass: c.look, // the upstream project's name, which is a label of metrics
-		Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+	c.Runner = reconcile.New(reconcile.Options[*scene, need, step, reconcile.None]{
+		LoopOptions: reconcile.LoopOptions{
+			Name: "firewall", Clock: o.Clock, Gate: o.Gate, // the upstream project's name, which is a label of metrics
+			Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+		},
+		Log: c.log.WithValues("name", o.Config.Name), Failure: "The reconcile of the firewall failed, will try again", Time: t.Pass, Keyless: true,
+		Writes: []outputs.Write{
+			{System: outputs.DigitalOcean, Kind: "v2/firewalls", Verbs: []string{"POST"}},
+			{System: outputs.DigitalOcean, Kind: "v2/firewalls/{id}", Verbs: []string{"PUT"}},
+			{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
+		},
+		Observe: c.observe, Plan: c.plan, Satisfy: c.satisfy, Trusted: o.Surroundings.Trusted, Apply: c.write, NotBefore: doapi.NotBefore, Report: c.report,
 	})
+	c.Events = &events.FakeRecorder{}
 	return c
 }
 
@@ -123,36 +134,19 @@ func New(o Options) *Controller {
 func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	informer := factory.Core().V1().Services()
 	c.services = informer.Lister()
-	changed := func() { c.loop.AddAfter(markServices, c.timing.Gather) }
+	changed := func() { c.AddAfter(markServices, c.timing.Gather) }
 	// An informer that has been stopped takes no handlers; it gives no events either.
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
 	})
-	c.loop.Follow(informer.Informer().HasSynced)
+	c.Runner.Follow(informer.Informer().HasSynced)
 }
 
 // Start keeps the firewall until stop is closed; it waits for Follow.
 func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
 	c.client = client
 	ctx := loop.Until(stop)
-	c.recorder = loop.Recorder(ctx, client)
-	c.loop.Add(markServices) // without a Service there is no event, and the firewall is wanted all the same
-	c.loop.Start(ctx)
-}
-
-// Wake tries now what waits after a failure: its cause may be over.
-func (c *Controller) Wake() { c.loop.Wake() }
-
-// look makes one pass and says when the next one is due.
-func (c *Controller) look(ctx context.Context, mark string) loop.Result {
-	err := c.pass(ctx, mark == markResync)
-	wait := doapi.NotBefore(err).Sub(c.clock.Now())
-	switch {
-	case err == nil, errors.Is(err, errForeign): // that is looked at again with the next resync
-		return loop.Result{}
-	case wait > 0:
-		return loop.Result{Next: loop.Spread(wait)}
-	default:
-		return loop.Result{Failed: true}
-	}
+	c.Events = loop.Recorder(ctx, client)
+	c.Add(markServices) // without a Service there is no event, and the firewall is wanted all the same
+	c.Runner.Start(ctx)
 }

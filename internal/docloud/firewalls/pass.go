@@ -18,9 +18,10 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
-// memory is what is remembered between passes.
+// memory is what is remembered between rounds.
 type memory struct {
 	// last is the firewall as it was last read or written, nil if it is to be read before anything is decided.
 	last *firewall.Observed
@@ -36,98 +37,126 @@ type memory struct {
 	// refused reports that DigitalOcean did not take a request, so that the load balancers that Services name are looked up; it stays as long as one
 	// of them does not exist.
 	refused bool
-	// told are the events that still hold.
-	told map[note]bool
 }
 
 // errForeign means that the firewall of that name is somebody else's: people have to decide.
 var errForeign = errors.New("the firewall is not this cluster's")
 
-// pass makes the firewall what it must be, with one write at most. fresh says that it is to be read first, whatever is remembered of it.
-func (c *Controller) pass(ctx context.Context, fresh bool) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timing.Pass)
-	defer cancel()
-	began := c.clock.Now()
-	p := &one{c: c, outcome: outcomeUnchanged}
-	err := p.run(ctx, fresh)
-	p.tell(err)
-	p.settle(ctx)
-	c.metrics.pass(p.outcome, err, ctx.Err() != nil, c.clock.Since(began))
+// scene is what a round knows, and what came of it.
+type scene struct {
+	services []*corev1.Service
+	known    map[need]bool // what was read in this round
+	// balancers are the IDs of the account's load balancers, if they were read.
+	balancers []string
+
+	result  firewall.Result
+	decided bool
+	outcome string
+	notes   []reconcile.Note
+}
+
+// need is what is read before a write. A round decides up to three times, each time on better knowledge and only if there is something to write: on what is
+// remembered, on the firewall as it is now, and, if something is to be closed or made, on the Services as they are now.
+type need string
+
+const (
+	theFirewall  need = "firewall"
+	theServices  need = "services"
+	theBalancers need = "balancers"
+)
+
+// step makes the firewall, or makes it what it must be if there are differences.
+type step struct {
+	name        string
+	differences []firewall.Difference
+}
+
+// String implements fmt.Stringer.
+func (s step) String() string {
+	if s.differences == nil {
+		return fmt.Sprintf("making firewall %q", s.name)
+	}
+	return fmt.Sprintf("changing firewall %q", s.name)
+}
+
+// observe lists Services. What is remembered of another account is forgotten, and a resync reads the firewall first, whatever is remembered of it.
+func (c *Controller) observe(_ context.Context, mark string) (*scene, error) {
+	if epoch := c.api.Epoch(); epoch != c.memory.epoch {
+		c.memory.last, c.memory.id, c.memory.epoch = nil, "", epoch
+	}
+	s := &scene{outcome: outcomeUnchanged, known: map[need]bool{}}
+	if mark == markResync {
+		c.memory.last = nil
+	}
+	var err error
+	if s.services, err = c.services.List(labels.Everything()); err != nil {
+		return s, fmt.Errorf("listing services: %w", err)
+	}
+	return s, nil
+}
+
+// plan decides on what is known. It needs more before a write.
+func (c *Controller) plan(s *scene) (p reconcile.Plan[need, step, reconcile.None]) {
+	last := c.memory.last
+	switch {
+	case last == nil && !s.known[theFirewall]:
+		p.Needs = []need{theFirewall}
+		return p
+	case c.memory.refused && !s.known[theBalancers]:
+		p.Needs = []need{theBalancers}
+		return p
+	}
+	differences, err := c.decide(s)
+	switch {
+	case err != nil:
+		p.Refusals = []error{err}
+	case last != nil && len(differences) == 0:
+	case !s.known[theFirewall]:
+		p.Needs = []need{theFirewall}
+	case (last == nil || firewall.Closes(differences)) && !s.known[theServices]:
+		p.Needs = []need{theServices}
+	default:
+		p.Steps = []step{{c.config.Name, differences}}
+	}
+	return p
+}
+
+// satisfy reads what a plan needs.
+func (c *Controller) satisfy(ctx context.Context, s *scene, n need) (_ reconcile.Learned, err error) {
+	switch n {
+	case theFirewall:
+		err = c.read(ctx)
+	case theServices:
+		s.services, err = c.confirm(ctx)
+	case theBalancers:
+		if s.balancers, err = c.surroundings.LoadBalancerIDs(ctx); err != nil {
+			err = fmt.Errorf("looking up the load balancers that services name: %w", err)
+		}
+	}
 	if err != nil {
-		c.log.Error(err, "The reconcile of the firewall failed, will try again", "name", c.config.Name)
+		return nil, err
+	}
+	return func() { s.known[n] = true }, nil
+}
+
+// write makes the one write of a round, if nothing speaks of another account since.
+func (c *Controller) write(ctx context.Context, s *scene, st step) (err error) {
+	switch {
+	case c.api.Epoch() != c.memory.epoch:
+		return cached.ErrMoved
+	case c.memory.last == nil:
+		err = c.create(ctx, s)
+	default:
+		err = c.update(ctx, s, st.differences)
+	}
+	if err != nil { // the next round reads the firewall again in any case
+		c.memory.last, c.memory.refused = nil, c.memory.refused || errors.Is(err, doapi.ErrRefused)
 	}
 	return err
 }
 
-// one is one pass.
-type one struct {
-	c        *Controller
-	result   firewall.Result
-	decided  bool
-	outcome  string
-	tellings []telling
-}
-
-// run observes, decides and writes. It decides up to three times, each time on better knowledge and only if there is something to write: on what is
-// remembered, on the firewall as it is now, and, if something is to be closed or made, on the Services as they are now.
-func (p *one) run(ctx context.Context, fresh bool) error {
-	c := p.c
-	if epoch := c.api.Epoch(); epoch != c.memory.epoch {
-		c.memory.last, c.memory.id, c.memory.epoch = nil, "", epoch
-	}
-	services, err := c.services.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing services: %w", err)
-	}
-	read := fresh || c.memory.last == nil
-	differences, agrees, err := p.compare(ctx, services, read)
-	if err == nil && !agrees && !read {
-		differences, agrees, err = p.compare(ctx, services, true)
-	}
-	if err != nil || agrees {
-		return err
-	}
-	if firewall.Closes(differences) || c.memory.last == nil {
-		if services, err = c.confirm(ctx); err != nil {
-			return err
-		}
-		if differences, agrees, err = p.compare(ctx, services, false); err != nil || agrees {
-			return err
-		}
-	}
-	return p.write(ctx, differences)
-}
-
-// compare decides, after the firewall was read again if that is asked for, and reports whether there is nothing to write.
-func (p *one) compare(ctx context.Context, services []*corev1.Service, read bool) (differences []firewall.Difference, agrees bool, err error) {
-	if read {
-		if err := p.read(ctx); err != nil {
-			return nil, false, err
-		}
-	}
-	differences, err = p.decide(ctx, services)
-	return differences, len(differences) == 0 && p.c.memory.last != nil, err
-}
-
-// write makes the one write of a pass, if the account is the cluster's.
-func (p *one) write(ctx context.Context, differences []firewall.Difference) error {
-	c := p.c
-	if err := c.surroundings.Trusted(ctx); err != nil {
-		p.warn(reasonDoubt, "", err.Error())
-		return fmt.Errorf("the firewall is left as it is: %w", err)
-	}
-	if c.api.Epoch() != c.memory.epoch {
-		return cached.ErrMoved
-	}
-	if c.memory.last == nil {
-		return p.create(ctx)
-	}
-	return p.update(ctx, differences)
-}
-
 // read reads the firewall again: by its ID if that is known, else by its name in a whole list. What is not there is nil afterwards.
-func (p *one) read(ctx context.Context) (err error) {
-	c := p.c
+func (c *Controller) read(ctx context.Context) (err error) {
 	began := c.clock.Now()
 	defer func() { c.metrics.read(err, ctx.Err() != nil, c.clock.Since(began)) }()
 	c.memory.last = nil
@@ -179,46 +208,41 @@ func (c *Controller) ours(seen firewall.Observed) (bool, string) {
 }
 
 // decide says what the firewall must be, and in what it differs from that. Without a firewall there are no differences.
-func (p *one) decide(ctx context.Context, services []*corev1.Service) ([]firewall.Difference, error) {
-	c := p.c
+func (c *Controller) decide(s *scene) ([]firewall.Difference, error) {
 	last := c.memory.last
 	if last != nil {
 		if ours, why := c.ours(*last); !ours {
-			p.outcome = outcomeRefused
-			p.warn(reasonForeign, why, why)
+			s.outcome = outcomeRefused
+			s.warn(reasonForeign, why, why)
 			return nil, fmt.Errorf("%w: %s", errForeign, why)
 		}
 	}
-	in := firewall.Input{Config: c.config, Services: services, Observed: last}
+	in := firewall.Input{Config: c.config, Services: s.services, Observed: last}
 	if last == nil && c.memory.rules != nil {
 		in.Observed = &firewall.Observed{InboundRules: c.memory.rules}
 	}
 	if c.memory.refused {
-		ids, err := c.surroundings.LoadBalancerIDs(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("looking up the load balancers that services name: %w", err)
-		}
-		in.Balancers = append([]string{}, ids...)
+		in.Balancers = append([]string{}, s.balancers...)
 	}
-	p.result, p.decided = firewall.Desired(in), true
+	s.result, s.decided = firewall.Desired(in), true
 	if last == nil {
 		return nil, nil
 	}
-	differences := firewall.Diff(*last, p.result.Request)
+	differences := firewall.Diff(*last, s.result.Request)
 	c.memory.notKept = slices.DeleteFunc(c.memory.notKept, func(d firewall.Difference) bool { return !slices.Contains(differences, d) })
 	differences = firewall.Except(differences, c.memory.notKept)
 	if len(differences) == 0 {
-		return nil, p.agrees()
+		return nil, c.agrees(s)
 	}
 	return differences, nil
 }
 
 // agrees remembers the request that the firewall agrees with. Load balancers are looked up no longer than one that is named does not exist: else the
 // request that is refused for it would be sent again.
-func (p *one) agrees() error {
-	m := &p.c.memory
-	m.refused = m.refused && slices.ContainsFunc(p.result.Problems, firewall.Problem.NamesNoBalancer)
-	inPlace, err := settingsOf(p.result.Request)
+func (c *Controller) agrees(s *scene) error {
+	m := &c.memory
+	m.refused = m.refused && slices.ContainsFunc(s.result.Problems, firewall.Problem.NamesNoBalancer)
+	inPlace, err := settingsOf(s.result.Request)
 	m.inPlace = inPlace
 	return err
 }
@@ -252,63 +276,49 @@ func (c *Controller) confirm(ctx context.Context) ([]*corev1.Service, error) {
 
 // create makes the firewall. Without an answer it may have been made all the same, and where its name is taken an earlier attempt may have made
 // it: then it is looked for by name, and the next pass goes on from there.
-func (p *one) create(ctx context.Context) error {
-	c := p.c
+func (c *Controller) create(ctx context.Context, s *scene) error {
 	gone := c.memory.id
-	made, err := c.api.CreateFirewall(ctx, p.result.Request)
+	made, err := c.api.CreateFirewall(ctx, s.result.Request)
 	if err != nil {
-		return p.failed(fmt.Errorf("making firewall %q: %w", c.config.Name, err))
+		return err
 	}
-	p.outcome = outcomeCreated
+	s.outcome = outcomeCreated
 	c.memory.id = made.ID // it is ours, whatever it looks like
 	c.learn(made)
-	c.log.Info("Made the firewall", "name", made.Name, "id", made.ID, "rules", len(p.result.Request.InboundRules))
+	c.log.Info("Made the firewall", "name", made.Name, "id", made.ID, "rules", len(s.result.Request.InboundRules))
 	if gone != "" {
 		c.metrics.repaired.WithLabelValues(outcomeCreated).Inc()
-		p.say(corev1.EventTypeWarning, reasonRecreated, fmt.Sprintf("%s was made, since firewall %s does not exist any more", made, gone))
+		c.say(corev1.EventTypeWarning, reasonRecreated, fmt.Sprintf("%s was made, since firewall %s does not exist any more", made, gone))
 	}
-	return p.written(made)
+	return c.written(s, made)
 }
 
 // update makes the firewall what it must be.
-func (p *one) update(ctx context.Context, differences []firewall.Difference) error {
-	c := p.c
-	settings, err := settingsOf(p.result.Request)
+func (c *Controller) update(ctx context.Context, s *scene, differences []firewall.Difference) error {
+	settings, err := settingsOf(s.result.Request)
 	if err != nil {
 		return err
 	}
 	drift := bytes.Equal(settings, c.memory.inPlace)
 	c.log.Info("Changing the firewall", "name", c.config.Name, "id", c.memory.id, "differences", texts(differences))
-	updated, err := c.api.UpdateFirewall(ctx, c.memory.last.ID, p.result.Request)
+	updated, err := c.api.UpdateFirewall(ctx, c.memory.last.ID, s.result.Request)
 	if err != nil {
-		return p.failed(fmt.Errorf("changing firewall %q: %w", c.config.Name, err))
+		return err
 	}
-	p.outcome = outcomeUpdated
+	s.outcome = outcomeUpdated
 	c.learn(updated)
 	if drift {
 		c.metrics.repaired.WithLabelValues(outcomeUpdated).Inc()
-		p.say(corev1.EventTypeNormal, reasonRepaired, fmt.Sprintf("%s was changed elsewhere and is repaired: %s", updated, texts(differences)))
+		c.say(corev1.EventTypeNormal, reasonRepaired, fmt.Sprintf("%s was changed elsewhere and is repaired: %s", updated, texts(differences)))
 	}
-	return p.written(updated)
+	return c.written(s, updated)
 }
 
 // written notes what DigitalOcean made of a request.
-func (p *one) written(answer firewall.Observed) error {
-	c := p.c
-	c.memory.notKept = firewall.Diff(answer, p.result.Request)
+func (c *Controller) written(s *scene, answer firewall.Observed) error {
+	c.memory.notKept = firewall.Diff(answer, s.result.Request)
 	if len(c.memory.notKept) > 0 {
 		c.log.Info("DigitalOcean did not keep all that was sent", "name", answer.Name, "id", answer.ID, "differences", texts(c.memory.notKept))
 	}
-	return p.agrees()
-}
-
-// failed notes what a failed write means for the next pass, which reads the firewall again in any case.
-func (p *one) failed(err error) error {
-	p.c.memory.last = nil
-	if errors.Is(err, doapi.ErrRefused) {
-		p.c.memory.refused = true
-		p.outcome = outcomeRefused
-		p.warn(reasonRefused, "", err.Error())
-	}
-	return err
+	return c.agrees(s)
 }

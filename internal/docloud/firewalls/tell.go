@@ -10,11 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Reasons of events. Alerts and scripts select by them: they MUST not be changed. FirewallConfigError and the warnings of package annotation are
@@ -40,74 +39,55 @@ const (
 // that it is in (package machines, RecordName).
 const standIn = "digitalocean-cloud-controller-manager-account"
 
-// note is what makes one thing to tell another than the next: a Service, or the firewall itself if it has none, a reason, and a cause.
-type note struct {
-	namespace, name string
-	uid             types.UID
-	kind, reason    string
-	cause           string
-}
-
-// telling is a note and its words, which may change while the note is the same.
-type telling struct {
-	note
-	message string
+// theLease is what events about the firewall are on.
+func theLease() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: metav1.NamespaceSystem, Name: standIn}
 }
 
 // warn notes something about the firewall that people have to know while it holds. What is the same although its words differ has an empty cause.
-func (p *one) warn(reason, cause, message string) {
-	p.tellings = append(p.tellings, telling{note{kind: corev1.EventTypeWarning, reason: reason, cause: cause}, message})
+func (s *scene) warn(reason, cause, message string) {
+	s.notes = append(s.notes, reconcile.Note{About: theLease(), Type: corev1.EventTypeWarning, Reason: reason, Cause: cause, Message: message})
 }
 
 // about notes something about a Service.
-func (p *one) about(service *corev1.Service, reason, cause, message string) {
-	p.tellings = append(p.tellings, telling{note{
-		namespace: service.Namespace, name: service.Name, uid: service.UID, kind: corev1.EventTypeWarning, reason: reason, cause: cause,
-	}, message})
+func (s *scene) about(service *corev1.Service, reason, cause, message string) {
+	s.notes = append(s.notes, reconcile.Note{
+		About: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name, UID: service.UID},
+		Type:  corev1.EventTypeWarning, Reason: reason, Cause: cause, Message: message,
+	})
 }
 
 // say tells something about the firewall that has just happened.
-func (p *one) say(kind, reason, message string) {
-	p.c.recorder.Event(note{}.object(), kind, reason, message)
+func (c *Controller) say(kind, reason, message string) {
+	on := theLease()
+	c.Events.Event(&on, kind, reason, message)
 }
 
-// tell sends an event for each thing that did not hold before this pass. A pass that failed does not know what has stopped to hold.
-func (p *one) tell(err error) {
-	c := p.c
-	if err != nil && len(p.tellings) == 0 && !errors.Is(err, doapi.ErrRateLimited) && !errors.Is(err, context.Canceled) {
-		p.warn(reasonFailed, "", err.Error())
+// report notes what people have to know, on Services in their conditions as well, and counts.
+func (c *Controller) report(ctx context.Context, r *reconcile.Round[*scene, need, step, reconcile.None]) {
+	s, err := r.World, r.Err
+	switch {
+	case r.Doubt != nil:
+		s.warn(reasonDoubt, "", r.Doubt.Error())
+	case len(r.Applied) > 0 && errors.Is(err, doapi.ErrRefused):
+		s.outcome = outcomeRefused
+		s.warn(reasonRefused, "", err.Error())
+	case err != nil && len(s.notes) == 0 && !errors.Is(err, doapi.ErrRateLimited) && !errors.Is(err, context.Canceled):
+		s.warn(reasonFailed, "", err.Error())
 	}
-	if p.decided {
-		c.metrics.leftOut.Set(float64(len(p.result.Problems)))
-		c.metrics.rules.Set(float64(len(p.result.Request.InboundRules)))
-		for _, problem := range p.result.Problems {
-			p.about(problem.Service, reasonConfig, problem.Err.Error(), problem.Message())
+	if s.decided {
+		c.metrics.leftOut.Set(float64(len(s.result.Problems)))
+		c.metrics.rules.Set(float64(len(s.result.Request.InboundRules)))
+		for _, problem := range s.result.Problems {
+			s.about(problem.Service, reasonConfig, problem.Err.Error(), problem.Message())
 		}
-		for _, w := range p.result.Warnings {
-			p.about(w.Service, w.Reason, w.Message, w.Message)
+		for _, w := range s.result.Warnings {
+			s.about(w.Service, w.Reason, w.Message, w.Message)
 		}
+		c.settle(ctx, s)
 	}
-	told := map[note]bool{}
-	for _, t := range p.tellings {
-		if !told[t.note] && !c.memory.told[t.note] {
-			c.recorder.Event(t.object(), t.kind, t.reason, t.message)
-		}
-		told[t.note] = true
-	}
-	if err != nil {
-		for n := range c.memory.told {
-			told[n] = true
-		}
-	}
-	c.memory.told = told
-}
-
-// object is what an event is on.
-func (n note) object() runtime.Object {
-	if n.name == "" {
-		return &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: metav1.NamespaceSystem, Name: standIn}
-	}
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: n.namespace, Name: n.name, UID: n.uid}
+	r.Plan.Notes = s.notes
+	c.metrics.pass(s.outcome, err, ctx.Err() != nil, c.clock.Since(r.Began))
 }
 
 // texts are differences in words, not too many.

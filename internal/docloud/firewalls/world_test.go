@@ -18,9 +18,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
@@ -78,7 +78,7 @@ func (w *world) run() {
 	config.RecordName = w.Name
 	config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 0
 	instances := machines.New(p.DigitalOcean, machines.NewSnapshot(p.DigitalOcean, clock.RealClock{}), config, clock.RealClock{}, w.Registry)
-	gate := &loop.Gate{}
+	gate := &reconcile.Gate{}
 	keeper := balancers.New(balancers.Options{
 		API: p.DigitalOcean, Fleet: instances, Gate: gate, Metrics: balancers.NewMetrics(w.Registry), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Cluster: loadbalancer.Cluster{ID: w.Name, Region: "nyc1"}, Timing: balancers.Timing{Settle: 100 * time.Millisecond},

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -36,32 +35,4 @@ func Until(stop <-chan struct{}) context.Context {
 		cancel()
 	}()
 	return ctx
-}
-
-// Follow says what must be synced before the first pass; it is called once, by who gives the informers.
-func (l *Loop) Follow(synced ...cache.InformerSynced) {
-	l.synced = synced
-	close(l.followed)
-}
-
-// Followed reports whether there are informers.
-func (l *Loop) Followed() bool {
-	select {
-	case <-l.followed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Start makes passes in the background until ctx ends; it waits for Follow.
-func (l *Loop) Start(ctx context.Context) {
-	go func() {
-		select {
-		case <-ctx.Done():
-			l.queue.ShutDown()
-		case <-l.followed:
-			l.Run(ctx, l.synced...)
-		}
-	}()
 }

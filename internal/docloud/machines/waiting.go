@@ -21,8 +21,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 // quarter of the time that they have waited, and at once when DigitalOcean serves again.
 type waiting struct {
 	m    *Instances
-	loop *loop.Loop
+	loop *reconcile.Loop
 
 	mu    sync.Mutex // guards all below
 	nodes map[string]waitingNode
@@ -56,8 +56,8 @@ type waitingNode struct {
 
 func newWaiting(m *Instances, clock clock.WithTicker) *waiting {
 	w := &waiting{m: m, nodes: map[string]waitingNode{}}
-	w.loop = loop.New(loop.Options{
-		Name: "digitalocean-waiting-node", Clock: clock, Gate: &loop.Gate{}, Keys: w.names, Pass: w.look,
+	w.loop = reconcile.NewLoop(reconcile.LoopOptions{
+		Name: "digitalocean-waiting-node", Clock: clock, Gate: &reconcile.Gate{}, Keys: w.names, Pass: w.look,
 		Resync: 24 * time.Hour, FirstRetry: m.config.PendingAge, LastRetry: lastLook / 10,
 	})
 	w.loop.Follow()
@@ -123,25 +123,25 @@ func (w *waiting) describe(node *corev1.Node, described []corev1.NodeAddress) {
 }
 
 // look tries a new Node again, and compares the addresses of a described one with its droplet's.
-func (w *waiting) look(ctx context.Context, name string) loop.Result {
+func (w *waiting) look(ctx context.Context, name string) reconcile.Result {
 	w.mu.Lock()
 	known, again := w.nodes[name], w.again
 	w.mu.Unlock()
 	node, err := w.node(name)
 	switch {
 	case err != nil:
-		return loop.Result{Failed: true}
+		return reconcile.Result{Failed: true}
 	case node == nil || node.UID != known.uid:
 	case uninitialized(node):
 		if again != nil && !known.described {
 			again(node)
 		}
-		return loop.Result{Next: w.pause(known.since)}
+		return reconcile.Result{Next: w.pause(known.since)}
 	case !public(node.Status.Addresses) && w.m.clock.Since(known.since) < lastLook:
 		if done, err := w.compare(ctx, node); err != nil {
-			return loop.Result{Failed: true}
+			return reconcile.Result{Failed: true}
 		} else if !done {
-			return loop.Result{Next: w.pause(known.since)}
+			return reconcile.Result{Next: w.pause(known.since)}
 		}
 	}
 	w.mu.Lock()
@@ -149,7 +149,7 @@ func (w *waiting) look(ctx context.Context, name string) loop.Result {
 	if w.nodes[name] == known {
 		delete(w.nodes, name)
 	}
-	return loop.Result{}
+	return reconcile.Result{}
 }
 
 // node returns a Node, nil for none of the name.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/laws"
 )
 
 var start = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -374,23 +375,32 @@ func tainted(w outofservice.World) (n int) {
 	return n
 }
 
-// Minimal: no step can be left out, the next plan has it again.
-func TestMinimal(t *testing.T) {
+// TestLaws: a death before any write, a conflict at any and an answer that is lost change nothing of where the machines end, and no step can be left out.
+func TestLaws(t *testing.T) {
 	t.Parallel()
-	cases.Check(t, func(t *rapid.T) {
-		w, c := drawWorld(t), outofservice.DefaultConfig()
-		p := outofservice.MakePlan(w, c)
-		for i := range p.Steps {
-			after := w
-			after.Memory = p.Memory
-			for _, step := range slices.Delete(slices.Clone(p.Steps), i, i+1) {
-				after = apply(after, step)
+	c := outofservice.DefaultConfig()
+	laws.Planner[outofservice.World, outofservice.Step]{
+		Draw: drawWorld,
+		Plan: func(w outofservice.World) laws.Plan[outofservice.World, outofservice.Step] {
+			p, remembered := outofservice.MakePlan(w, c), w
+			if remembered.Memory = p.Memory; cmp.Equal(p.Memory, w.Memory) {
+				return laws.Plan[outofservice.World, outofservice.Step]{Steps: p.Steps}
 			}
-			if next := outofservice.MakePlan(after, c); !slices.Contains(next.Steps, p.Steps[i]) {
-				t.Errorf("without %s the next plan is %v", p.Steps[i], next.Steps)
-			}
-		}
-	})
+			return laws.Plan[outofservice.World, outofservice.Step]{Steps: p.Steps, Memory: &remembered}
+		},
+		Apply: apply,
+		Later: func(w outofservice.World, _ laws.Plan[outofservice.World, outofservice.Step]) outofservice.World {
+			p := outofservice.MakePlan(w, c)
+			p.Steps, p.Memory = nil, w.Memory
+			return round(w, p, pass)
+		},
+		Shuffle: func(t *rapid.T, w outofservice.World) outofservice.World {
+			w.Machines = rapid.Permutation(w.Machines).Draw(t, "machines")
+			return w
+		},
+		Same:   func(a, b outofservice.World) string { return cmp.Diff(taintsOf(a), taintsOf(b)) },
+		Rounds: 250, Quiet: 40,
+	}.Check(t)
 }
 
 // The hash of what waits stays the same while no machine goes or comes back, whatever was proven meanwhile.

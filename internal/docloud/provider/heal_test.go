@@ -20,8 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // outage is an API that does not serve for a while.
@@ -56,7 +56,7 @@ func TestWhatWaitsIsWokenWhenDigitalOceanServesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := &loop.Gate{}
+	gate := &reconcile.Gate{}
 	keeper := balancers.New(balancers.Options{
 		API: api, Metrics: balancers.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{}, Log: logr.Discard(), Gate: gate,
 	})

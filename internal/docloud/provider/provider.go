@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Name is the provider's name, in --cloud-provider and before the colon of provider IDs. It MUST NOT change.
@@ -24,7 +25,7 @@ const Name = "digitalocean"
 
 // Provider implements cloudprovider.Interface.
 type Provider struct {
-	gate      *loop.Gate
+	gate      *reconcile.Gate
 	machines  *machines.Instances
 	balancers *balancers.Controller
 	extras    []Extra
@@ -101,7 +102,7 @@ var (
 )
 
 // New returns the provider of machines and load balancers. The extras start and follow with them. All that write pass the gate.
-func New(gate *loop.Gate, machines *machines.Instances, balancers *balancers.Controller, extras ...Extra) *Provider {
+func New(gate *reconcile.Gate, machines *machines.Instances, balancers *balancers.Controller, extras ...Extra) *Provider {
 	return &Provider{gate: gate, machines: machines, balancers: balancers, extras: extras}
 }
 

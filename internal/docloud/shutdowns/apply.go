@@ -18,64 +18,29 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // errChanged means that a Node is not any more as the plan saw it. The next reconcile decides again.
-var errChanged = errors.New("it has changed since the plan was made")
+var errChanged = reconcile.As(reconcile.Conflict, errors.New("it has changed since the plan was made"))
 
-// apply makes the steps one after the other. A step whose Node has changed is left to the next reconcile; one that fails keeps no other from
-// being made.
-func (c *Controller) apply(ctx context.Context, steps []outofservice.Step) (wrote bool, err error) {
-	var errs []error
-	trusted := false
-	for _, step := range steps {
-		if ctx.Err() != nil {
-			errs = append(errs, ctx.Err())
-			break
-		}
-		if _, set := step.(outofservice.SetTaint); set && !trusted {
-			if err := c.Surroundings.TrustedNow(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("no taint is set: %w", err))
-				break // those that remove a taint came first
-			}
-			trusted = true
-		}
-		node, err := c.do(ctx, step)
-		switch {
-		case errors.Is(err, errChanged):
-			c.Log.V(1).Info("A Node has changed, planning again", "step", step.String(), "why", err.Error())
-			continue
-		case err != nil:
-			c.Metrics.count(step, false)
-			errs = append(errs, fmt.Errorf("%s: %w", step, err))
-			continue
-		}
-		wrote = true
-		c.Metrics.count(step, true)
-		c.done(node, step)
-	}
-	return wrote, errors.Join(errs...)
+// removes reports that a step removes a taint, which needs neither a record nor a certain account.
+func removes(s outofservice.Step) bool {
+	_, remove := s.(outofservice.RemoveTaint)
+	return remove
 }
 
-// removals are the steps that remove a taint.
-func removals(steps []outofservice.Step) []outofservice.Step {
-	return slices.DeleteFunc(slices.Clone(steps), func(s outofservice.Step) bool {
-		_, remove := s.(outofservice.RemoveTaint)
-		return !remove
-	})
-}
-
-// do makes one step, on the Node as it is now and if it still is as the plan has it.
-func (c *Controller) do(ctx context.Context, step outofservice.Step) (*corev1.Node, error) {
+// apply makes one step, on the Node as it is now and if it still is as the plan has it.
+func (c *Controller) apply(ctx context.Context, _ *scene, step outofservice.Step) error {
 	name, uid := step.On()
 	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("node %s is gone: %w", name, errChanged)
+		return fmt.Errorf("node %s is gone: %w", name, errChanged)
 	case err != nil:
-		return nil, fmt.Errorf("reading node %s: %w", name, err)
+		return fmt.Errorf("reading node %s: %w", name, err)
 	case string(node.UID) != uid:
-		return nil, fmt.Errorf("node %s is another one: %w", name, errChanged)
+		return fmt.Errorf("node %s is another one: %w", name, errChanged)
 	}
 	var taints []corev1.Taint
 	switch s := step.(type) {
@@ -84,12 +49,15 @@ func (c *Controller) do(ctx context.Context, step outofservice.Step) (*corev1.No
 	case outofservice.RemoveTaint:
 		taints, err = withoutTaint(node, s)
 	default:
-		return nil, fmt.Errorf("unknown step %T", step)
+		return fmt.Errorf("unknown step %T", step)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = c.patch(ctx, node, taints)
 	}
-	return node, c.patch(ctx, node, taints)
+	if err == nil {
+		c.done(node, step)
+	}
+	return err
 }
 
 // withTaint returns the taints of a Node with ours, if nothing speaks against it now.

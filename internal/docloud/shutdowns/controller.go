@@ -6,20 +6,17 @@ package shutdowns
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
@@ -27,6 +24,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // API is what the controller needs of DigitalOcean.
@@ -83,7 +82,7 @@ type Options struct {
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	// Gate is what all writes pass, nil for one of its own.
-	Gate *loop.Gate
+	Gate *reconcile.Gate
 	// RecordName is the name of the Lease with the record; empty for [outofservice.RecordName].
 	RecordName string
 }
@@ -91,30 +90,23 @@ type Options struct {
 // Controller sets and removes the taint. Follow and Start are called once each, in either order.
 type Controller struct {
 	Options
+	*reconcile.Runner[*scene, need, outofservice.Step, outofservice.Record]
+
 	timing Timing
-	loop   *loop.Loop
 	turns  *budget.Turns // of Plan.Ask
 	later  *budget.Turns // of Plan.AskLater
 
 	client kubernetes.Interface   // set by Start, before the loop starts
 	nodes  corelisters.NodeLister // set by Follow, before the loop follows
 	record recordKeeper
-	events record.EventRecorder
 
 	// What follows is used by the one worker that reconciles.
 	seen  map[types.UID]*sighting
 	epoch uint64
-	told  string // the hash of the last Event about what waits
 
 	mu      sync.Mutex // guards all below
 	leaving map[types.UID]time.Time
 }
-
-// key is the one key of the loop: all machines are decided on together.
-const key = "machines"
-
-// reconcileTime bounds one reconcile.
-const reconcileTime = time.Minute
 
 // New makes a Controller that does nothing until it is started and follows Nodes.
 func New(o Options) *Controller {
@@ -127,11 +119,27 @@ func New(o Options) *Controller {
 	later := max(1, c.timing.AskBurst/3)
 	c.turns = budget.NewTurns(o.Clock.Now(), max(1, c.timing.AskBurst-later), c.timing.AskEvery*3/2, 3*c.timing.Every)
 	c.later = budget.NewTurns(o.Clock.Now(), later, c.timing.AskEvery*3, 3*c.timing.Every)
-	c.loop = loop.New(loop.Options{
-		Name: "digitalocean-out-of-service", Clock: o.Clock, Gate: o.Gate, Pass: c.reconcile, Keys: func() []string { return []string{key} },
-		First: time.Second, Resync: time.Minute, FirstRetry: c.timing.Every, LastRetry: time.Minute,
-	})
+	c.Runner = c.reconcile()
 	return c
+}
+
+// reconcile says what a round consists of. All machines are decided on together.
+func (c *Controller) reconcile() *reconcile.Runner[*scene, need, outofservice.Step, outofservice.Record] {
+	return reconcile.New(reconcile.Options[*scene, need, outofservice.Step, outofservice.Record]{
+		LoopOptions: reconcile.LoopOptions{
+			Name: "digitalocean-out-of-service", Clock: c.Clock, Gate: c.Gate, First: time.Second,
+			Resync: time.Minute, FirstRetry: c.timing.Every, LastRetry: time.Minute,
+		},
+		Log: c.Log, Failure: "Machines that are off were not taken out of service, will try again",
+		Writes: []outputs.Write{
+			{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}},
+			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the record, and the account's
+		},
+		Observe: c.observe, Plan: c.plan, Satisfy: c.ask, Always: removes,
+		Trusted: func(ctx context.Context) error { return c.Surroundings.TrustedNow(ctx) },
+		Subject: func(s outofservice.Step) string { _, uid := s.On(); return uid },
+		Save:    c.record.save, Apply: c.apply, Report: c.report,
+	})
 }
 
 // Follow reads Nodes from an informer that somebody else starts. A Node that becomes ready or not ready is looked at now.
@@ -143,14 +151,14 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 			old, okOld := before.(*corev1.Node)
 			node, okNew := after.(*corev1.Node)
 			if okOld && okNew && ready(old) != ready(node) {
-				c.loop.Add(key)
+				c.Add(reconcile.Only)
 			}
 		},
 	})
 	if err != nil {
 		c.Log.Error(err, "Nodes cannot be watched; they are listed every minute")
 	}
-	c.loop.Follow(nodes.Informer().HasSynced)
+	c.Runner.Follow(nodes.Informer().HasSynced)
 }
 
 // Start reconciles until stop is closed; it waits for Follow.
@@ -158,94 +166,47 @@ func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
 	ctx := loop.Until(stop)
 	c.client = client
 	c.record.leases = client.CoordinationV1().Leases(outofservice.RecordNamespace)
-	c.events = loop.Recorder(ctx, client)
-	c.loop.Start(ctx)
+	c.Events = loop.Recorder(ctx, client)
+	c.Runner.Start(ctx)
 }
 
-// Wake tries now what waits after a failure: its cause may be over.
-func (c *Controller) Wake() { c.loop.Wake() }
-
-// reconcile observes, plans, records, applies and reports.
-func (c *Controller) reconcile(ctx context.Context, _ string) loop.Result {
-	ctx, cancel := context.WithTimeout(ctx, reconcileTime)
-	defer cancel()
-	doubt, wrote, err := c.round(ctx)
-	result := loop.Result{Wrote: wrote}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return loop.Result{}
-	case errors.Is(err, errRecordMoved):
-		c.Log.Info("Another process has written the record, reading it again", "error", err.Error())
-		result.Next = c.timing.Every
-	case err != nil:
-		c.Log.Error(err, "Machines that are off were not taken out of service, will try again")
-		result.Failed = true
-	case doubt:
-		result.Next = c.timing.Every
+// plan lets package outofservice decide, once it is known whose the account is where that matters.
+func (c *Controller) plan(s *scene) (p reconcile.Plan[need, outofservice.Step, outofservice.Record]) {
+	w, trust := c.world(s)
+	if trust && !s.asked {
+		p.Needs = []need{{}}
+		return p
 	}
-	return result
+	s.plan = outofservice.MakePlan(w, c.Config)
+	p.Needs, p.Steps = needs(s.plan), s.plan.Steps
+	if s.doubt {
+		p.Next = c.timing.Every
+	}
+	if s.unread != nil {
+		p.Unread = []error{s.unread}
+		return p
+	}
+	p.Memory, p.Notes = c.remember(s.plan, s.doubt), c.notes(s.plan)
+	return p
 }
 
-// round is one reconcile. It reports whether any machine is in doubt, and whether a Node was written.
-func (c *Controller) round(ctx context.Context) (doubt, wrote bool, err error) {
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return false, false, fmt.Errorf("listing Nodes: %w", err)
+func needs(p outofservice.Plan) (all []need) {
+	for i, id := range slices.Concat(p.Ask, p.AskLater) {
+		all = append(all, need{droplet: id, later: i >= len(p.Ask), spare: len(p.AskLater) == 0})
 	}
-	doubt = c.look(nodes)
-	if doubt {
-		c.readList(ctx)
-		c.readLeases(ctx)
-	}
-	if c.Enabled {
-		if err := c.record.refresh(ctx, c.Clock.Now()); err != nil {
-			wrote, more := c.withoutRecord(ctx)
-			return doubt, wrote, errors.Join(err, more)
-		}
-	}
-	w := c.world(ctx)
-	plan := outofservice.MakePlan(w, c.Config)
-	if c.ask(ctx, plan) {
-		w = c.world(ctx)
-		plan = outofservice.MakePlan(w, c.Config)
-	}
-	c.Metrics.show(plan)
-	c.tell(plan)
-	unsaved := c.save(ctx, plan, doubt)
-	if unsaved != nil {
-		plan.Steps = removals(plan.Steps)
-	}
-	wrote, err = c.apply(ctx, plan.Steps)
-	return doubt, wrote, errors.Join(unsaved, err)
+	return all
 }
 
-// withoutRecord removes taints, which needs no record; none is set.
-func (c *Controller) withoutRecord(ctx context.Context) (wrote bool, err error) {
-	w := c.world(ctx)
-	w.Enabled = false
-	plan := outofservice.MakePlan(w, c.Config)
-	if c.ask(ctx, plan) {
-		w = c.world(ctx)
-		w.Enabled = false
-		plan = outofservice.MakePlan(w, c.Config)
+// world is all that is known, and whether it matters whose the account is. Without the record taints are removed, which needs none, and none is set.
+func (c *Controller) world(s *scene) (w outofservice.World, trust bool) {
+	w = outofservice.World{
+		Now: c.Clock.Now(), Enabled: c.Enabled && s.unread == nil, Distrust: s.distrust, Memory: c.record.now.Memory, Confirmation: c.record.confirmation,
 	}
-	return c.apply(ctx, removals(plan.Steps))
-}
-
-// world is all that is known.
-func (c *Controller) world(ctx context.Context) outofservice.World {
-	w := outofservice.World{Now: c.Clock.Now(), Enabled: c.Enabled, Memory: c.record.now.Memory, Confirmation: c.record.confirmation}
-	out := false
 	for _, s := range c.seen {
 		w.Machines = append(w.Machines, s.Machine)
-		out = out || !s.Ready && s.State.Out() || s.Ours && (s.Ready || s.State == outofservice.StateActive)
+		trust = trust || !s.Ready && s.State.Out() || s.Ours && (s.Ready || s.State == outofservice.StateActive)
 	}
-	if out {
-		if err := c.Surroundings.Trusted(ctx); err != nil {
-			w.Distrust = err.Error()
-		}
-	}
-	return w
+	return w, trust
 }
 
 // ready reports whether a Node's condition Ready is True.

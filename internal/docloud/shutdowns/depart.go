@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Departing returns nil when a Node whose machine is gone for certain may be deleted, and otherwise one sentence why it is kept for a while. Once its Node
@@ -25,7 +27,7 @@ func (c *Controller) Departing(node *corev1.Node) error {
 		c.forget(now)
 		c.leaving[node.UID] = now
 		since = now
-		c.loop.Add(key)
+		c.Add(reconcile.Only)
 	}
 	if now.Sub(since) >= c.timing.Departure {
 		return nil

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
@@ -22,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // sighting is what this process has seen of one machine, by its own clock.
@@ -34,6 +36,38 @@ type sighting struct {
 	node    *corev1.Node
 	renewed string    // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
 	tried   time.Time // when its Lease was last read, or that was tried
+}
+
+// scene is what a round knows besides: whether any machine is in doubt, why the record could not be read, whose the account is, and what was decided.
+type scene struct {
+	doubt, asked bool
+	unread       error
+	distrust     string
+	plan         outofservice.Plan
+}
+
+// need is a droplet that is to be read by ID; the zero value is whose the account is.
+type need struct {
+	droplet int
+	// later says that the droplet is called active: its call is of those for such. spare says that nobody else wants these.
+	later, spare bool
+}
+
+// observe takes in the Nodes, what is to be read of each machine in doubt, and the record.
+func (c *Controller) observe(ctx context.Context, _ string) (*scene, error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	s := &scene{doubt: c.look(nodes)}
+	if s.doubt {
+		c.readList(ctx)
+		c.readLeases(ctx)
+	}
+	if c.Enabled {
+		s.unread = c.record.refresh(ctx, c.Clock.Now())
+	}
+	return s, nil
 }
 
 // look takes in the Nodes as they are now, and reports whether any is in doubt: with our taint, or not ready where taints may be set.
@@ -139,49 +173,50 @@ func stateOf(d instance.Droplet) outofservice.State {
 	}
 }
 
-// ask reads droplets by ID as far as it is their turn, and reports whether anything was learned.
-func (c *Controller) ask(ctx context.Context, p outofservice.Plan) bool {
-	if len(p.AskLater) == 0 {
-		return c.askEach(ctx, p.Ask, c.turns, c.later) // nobody else wants those
+// ask reads a droplet by ID if it is its turn, or whose the account is.
+func (c *Controller) ask(ctx context.Context, round *scene, n need) (reconcile.Learned, error) {
+	at := c.Clock.Now()
+	switch {
+	case n == need{}:
+		if err := c.Surroundings.Trusted(ctx); err != nil {
+			round.distrust = err.Error()
+		}
+		return func() { round.asked = true }, nil
+	case c.API.Epoch() != c.epoch:
+		return nil, nil
+	case n.later || !c.turns.Take(at, n.droplet):
+		if !n.later && !n.spare || !c.later.Take(at, n.droplet) {
+			return nil, nil
+		}
 	}
-	first := c.askEach(ctx, p.Ask, c.turns)
-	return c.askEach(ctx, p.AskLater, c.later) || first
+	droplet, err := c.API.Droplet(doapi.Once(doapi.Urgent(ctx, budget.Join)), n.droplet)
+	state := stateOf(droplet)
+	switch {
+	case errors.Is(err, doapi.ErrNotFound):
+		state = outofservice.StateGone
+	case err != nil:
+		c.Log.V(1).Info("A droplet cannot be read", "droplet", n.droplet, "error", err.Error())
+		return nil, nil //nolint:nilerr // nothing was learned; the list of droplets may still say
+	}
+	if c.API.Epoch() != c.epoch { // of which account the answer was is not known
+		return nil, nil
+	}
+	return func() { c.hear(n.droplet, state, at, err == nil) }, nil
 }
 
-// askEach reads droplets whose turn it is in any of turns.
-func (c *Controller) askEach(ctx context.Context, ids []int, turns ...*budget.Turns) bool {
-	learned := false
-	for _, id := range ids {
-		if ctx.Err() != nil || !slices.ContainsFunc(turns, func(t *budget.Turns) bool { return t.Take(c.Clock.Now(), id) }) {
-			continue
-		}
-		at := c.Clock.Now()
-		droplet, err := c.API.Droplet(doapi.Once(doapi.Urgent(ctx, budget.Join)), id)
-		state := stateOf(droplet)
-		switch {
-		case errors.Is(err, doapi.ErrNotFound):
-			state = outofservice.StateGone
-		case err != nil:
-			c.Log.V(1).Info("A droplet cannot be read", "droplet", id, "error", err.Error())
-			continue
-		}
-		if c.API.Epoch() != c.epoch {
-			return learned // of which account the answer was is not known
-		}
-		for _, s := range c.seen {
-			if s.Droplet == id && s.doubtful() {
-				s.shown = s.shown || err == nil
-				said := state
-				if said == outofservice.StateGone && !s.shown && !instance.Established(s.node, at) {
-					said = outofservice.StateUnknown
-				}
-				s.hear(said, at)
-				s.Proof = s.Proof.Add(said, at)
-				learned = true
+// hear takes in what a GET by ID said of a droplet.
+func (c *Controller) hear(id int, state outofservice.State, at time.Time, shown bool) {
+	for _, s := range c.seen {
+		if s.Droplet == id && s.doubtful() {
+			s.shown = s.shown || shown
+			said := state
+			if said == outofservice.StateGone && !s.shown && !instance.Established(s.node, at) {
+				said = outofservice.StateUnknown
 			}
+			s.hear(said, at)
+			s.Proof = s.Proof.Add(said, at)
 		}
 	}
-	return learned
 }
 
 // readLeases reads the Leases of the kubelets whose machines do not run, or run again with our taint, where what is known is not new: so many in one

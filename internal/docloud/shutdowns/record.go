@@ -6,7 +6,6 @@ package shutdowns
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -37,9 +36,6 @@ type recordKeeper struct {
 // recordAge is how long the record is believed without reading it again, while nothing waits.
 const recordAge = 30 * time.Second
 
-// errRecordMoved means that the record was written by another process since it was read.
-var errRecordMoved = errors.New("another process has changed the record since it was read")
-
 // refresh reads the record where it may be old. While something waits it is read each time: a person may have confirmed it.
 func (k *recordKeeper) refresh(ctx context.Context, now time.Time) error {
 	old := now.Sub(k.readAt) >= recordAge && len(k.now.Machines) > 0
@@ -62,7 +58,7 @@ func (k *recordKeeper) refresh(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// save writes the record if it is still what was read, and is errRecordMoved otherwise.
+// save writes the record if it is still what was read; otherwise another process has written it since, which is a conflict.
 func (k *recordKeeper) save(ctx context.Context, r outofservice.Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -80,9 +76,6 @@ func (k *recordKeeper) save(ctx context.Context, r outofservice.Record) error {
 	}
 	if err != nil {
 		k.readAt = time.Time{} // read it again before the next attempt
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-			err = errRecordMoved
-		}
 		return fmt.Errorf("writing Lease %s/%s: %w", outofservice.RecordNamespace, k.name, err)
 	}
 	k.lease, k.now = saved, r
@@ -90,8 +83,8 @@ func (k *recordKeeper) save(ctx context.Context, r outofservice.Record) error {
 	return nil
 }
 
-// save records what a plan says, if the record says something else: before the plan's first step.
-func (c *Controller) save(ctx context.Context, p outofservice.Plan, doubt bool) error {
+// remember is what is to be recorded before the plan's first step, nil if the record says it already.
+func (c *Controller) remember(p outofservice.Plan, doubt bool) *outofservice.Record {
 	next := outofservice.Record{SavedAt: c.Clock.Now().UTC(), Enabled: c.Enabled, Awaiting: p.Awaiting, Memory: p.Memory}
 	for _, v := range p.Verdicts {
 		if v.Reason == outofservice.ReasonInService {
@@ -113,7 +106,7 @@ func (c *Controller) save(ctx context.Context, p outofservice.Plan, doubt bool) 
 	default:
 		return nil
 	}
-	return c.record.save(ctx, next)
+	return &next
 }
 
 // added reports whether there are intents that were not recorded. Those that do not count any more are dropped with the next change.

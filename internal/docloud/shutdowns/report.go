@@ -4,6 +4,9 @@
 package shutdowns
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Reasons of Events. They MUST NOT change.
@@ -74,12 +78,16 @@ func (m *Metrics) show(p outofservice.Plan) {
 	m.counts = counts
 }
 
-func (m *Metrics) count(step outofservice.Step, done bool) {
+func (m *Metrics) count(step outofservice.Step, o reconcile.Outcome) {
 	change, outcome := "set", "done"
 	if _, remove := step.(outofservice.RemoveTaint); remove {
 		change = "removed"
 	}
-	if !done {
+	switch o {
+	case reconcile.Done:
+	case reconcile.Conflict:
+		return
+	default:
 		outcome = "failed"
 	}
 	m.changes.WithLabelValues(change, outcome).Inc()
@@ -89,7 +97,7 @@ func (m *Metrics) count(step outofservice.Step, done bool) {
 func (c *Controller) done(node *corev1.Node, step outofservice.Step) {
 	c.Log.Info("Applied step", "step", step.String())
 	if s, set := step.(outofservice.SetTaint); set {
-		c.events.Eventf(node, corev1.EventTypeWarning, EventTaintSet,
+		c.Events.Eventf(node, corev1.EventTypeWarning, EventTaintSet,
 			"Droplet %d is %s, the Node is not ready and its kubelet does not renew its Lease: set the taint %s, so that its Pods and volumes go elsewhere", s.Droplet, s.State, corev1.TaintNodeOutOfService)
 		return
 	}
@@ -97,28 +105,34 @@ func (c *Controller) done(node *corev1.Node, step outofservice.Step) {
 	if r, remove := step.(outofservice.RemoveTaint); remove {
 		why = r.Why()
 	}
-	c.events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and %s: removed the taint %s", why, corev1.TaintNodeOutOfService)
+	c.Events.Eventf(node, corev1.EventTypeNormal, EventTaintRemoved, "The droplet is active and %s: removed the taint %s", why, corev1.TaintNodeOutOfService)
 }
 
-// tell records an Event on the machines that wait for a person, when others wait than before.
-func (c *Controller) tell(p outofservice.Plan) {
-	if p.Awaiting.Hash == c.told {
-		return
+// report shows where machines stand, and counts steps.
+func (c *Controller) report(_ context.Context, r *reconcile.Round[*scene, need, outofservice.Step, outofservice.Record]) {
+	if r.World != nil && r.World.unread == nil {
+		c.Metrics.show(r.World.plan)
 	}
-	c.told = p.Awaiting.Hash
-	if c.told == "" {
-		return
+	for _, a := range r.Applied {
+		c.Metrics.count(a.Step, a.Outcome)
 	}
-	c.Log.Info("Machines that are off wait for a person's confirmation", "hash", p.Awaiting.Hash, "machines", p.Awaiting.Machines, "count", p.Awaiting.Count)
+}
+
+// notes are about the machines that wait for a person. Others that wait are another cause.
+func (c *Controller) notes(p outofservice.Plan) (notes []reconcile.Note) {
+	if p.Awaiting.Hash == "" {
+		return nil
+	}
 	for _, s := range c.seen {
-		for _, name := range p.Awaiting.Machines {
-			if s.Node != name {
-				continue
-			}
-			node := &corev1.Node{}
-			node.Name, node.UID = s.Node, types.UID(s.UID)
-			c.events.Eventf(node, corev1.EventTypeWarning, EventHeld, "The taint %s is not set: %s; if they are certainly off, run kubectl mooring confirm machines %s",
-				corev1.TaintNodeOutOfService, p.Awaiting.Why, p.Awaiting.Hash)
+		if !slices.Contains(p.Awaiting.Machines, s.Node) {
+			continue
 		}
+		notes = append(notes, reconcile.Note{
+			About: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.Node, UID: types.UID(s.UID)},
+			Type:  corev1.EventTypeWarning, Reason: EventHeld, Cause: p.Awaiting.Hash,
+			Message: fmt.Sprintf("The taint %s is not set: %s; if they are certainly off, run kubectl mooring confirm machines %s",
+				corev1.TaintNodeOutOfService, p.Awaiting.Why, p.Awaiting.Hash),
+		})
 	}
+	return notes
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
@@ -128,6 +129,7 @@ func newWorld(t *testing.T, options digitalocean.Options, config *rest.Config) *
 	w.Account, w.API = w.Sim.Account(""), &Wire{}
 	w.config = rest.CopyConfig(config)
 	w.config.Wrap(w.Kube.over)
+	w.config.Wrap(outputs.Guard)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
 	_, err := w.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	w.Must(err)

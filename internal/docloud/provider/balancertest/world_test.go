@@ -23,9 +23,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -99,7 +99,7 @@ func (w *world) run() {
 	config.RecordName, config.Tag, config.RequireTag = w.Name, "k8s:"+w.Name, w.requireTag
 	config.StatusAge, config.DoubtAge, config.PendingAge, config.PageAge = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 0
 	instances := machines.New(p.DigitalOcean, machines.NewSnapshot(p.DigitalOcean, clock.RealClock{}), config, clock.RealClock{}, w.Registry)
-	gate := &loop.Gate{}
+	gate := &reconcile.Gate{}
 	keeper := balancers.New(balancers.Options{
 		API: p.DigitalOcean, Fleet: instances, Gate: gate, TakeOverAny: w.takeOver, Domains: w.domains, Identities: instances.Identities, Cluster: w.cluster, Metrics: balancers.NewMetrics(w.Registry),
 		Clock: clock.RealClock{}, Log: logr.Discard(), Timing: w.timing,

@@ -41,9 +41,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
 
@@ -226,7 +226,7 @@ func (b *bubble) start(plan death) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	gate, config := &loop.Gate{}, machines.DefaultConfig()
+	gate, config := &reconcile.Gate{}, machines.DefaultConfig()
 	config.Labels = b.labels
 	p.machines = machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, p.registry)
 	p.balancers = balancers.New(balancers.Options{

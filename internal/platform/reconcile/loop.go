@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package loop
+package reconcile
 
 import (
 	"cmp"
@@ -15,8 +15,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options are what [New] needs.
-type Options struct {
+// Only is the key of a controller that decides on everything together.
+const Only = "all"
+
+// LoopOptions are what [NewLoop] needs.
+type LoopOptions struct {
 	// Name is the queue's, which is a label of metrics and MUST not be changed.
 	Name  string
 	Clock clock.WithTicker
@@ -24,7 +27,7 @@ type Options struct {
 	Gate *Gate
 	// Workers is how many keys are passed over at a time, 1 if it is 0.
 	Workers int
-	// Keys are all keys, for a resync and after a mark.
+	// Keys are all keys, for a resync and after a mark; nil for [Only].
 	Keys func() []string
 	// Pass looks at one key.
 	Pass func(ctx context.Context, key string) Result
@@ -36,6 +39,8 @@ type Options struct {
 	Resync, First time.Duration
 	// FirstRetry and LastRetry bound the waits after failures.
 	FirstRetry, LastRetry time.Duration
+	// Chance returns a duration from 0 to below the given one; nil for one that nobody knows in advance.
+	Chance func(below time.Duration) time.Duration
 }
 
 // Result is what a pass came to.
@@ -49,7 +54,7 @@ type Result struct {
 
 // Loop runs passes. Its methods may be called from any goroutine.
 type Loop struct {
-	o     Options
+	o     LoopOptions
 	queue workqueue.TypedRateLimitingInterface[string]
 	poked chan struct{} // something was marked
 	// synced is set before followed is closed.
@@ -63,10 +68,16 @@ type Loop struct {
 	waiting map[string]bool // keys that are tried again later
 }
 
-// New makes a Loop that does nothing until it runs.
-func New(o Options) *Loop {
+// NewLoop makes a Loop that does nothing until it runs.
+func NewLoop(o LoopOptions) *Loop {
 	o.Workers = max(o.Workers, 1)
 	o.Gate = cmp.Or(o.Gate, &Gate{})
+	if o.Keys == nil {
+		o.Keys = func() []string { return []string{Only} }
+	}
+	if o.Chance == nil {
+		o.Chance = chance
+	}
 	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
@@ -107,7 +118,7 @@ func (l *Loop) Wake() {
 	l.mu.Unlock()
 	for key := range keys {
 		l.queue.Forget(key)
-		l.queue.AddAfter(key, Spread(0))
+		l.queue.AddAfter(key, l.o.Chance(time.Second))
 	}
 }
 
@@ -145,11 +156,11 @@ func (l *Loop) all() {
 func (l *Loop) resync(ctx context.Context) {
 	wait := l.o.First
 	if wait > 0 {
-		wait = rand.N(wait) //nolint:forbidigo,gosec // nothing depends on the number, it keeps clusters out of step
+		wait = l.o.Chance(wait)
 	}
 	for {
 		if wait == 0 {
-			wait = l.o.Resync + rand.N(l.o.Resync/5+1) //nolint:forbidigo,gosec // likewise
+			wait = l.o.Resync + l.o.Chance(l.o.Resync/5+1)
 		}
 		timer := l.o.Clock.NewTimer(wait)
 		select {
@@ -240,5 +251,38 @@ func (l *Loop) sleep(ctx context.Context, longest time.Duration) bool {
 
 // Spread adds up to a fifth, and a second at least, by chance, so that not all come back at once.
 func Spread(wait time.Duration) time.Duration {
-	return wait + rand.N(max(wait/5, time.Second)) //nolint:forbidigo,gosec // nothing depends on the number, it keeps callers out of step
+	return wait + chance(max(wait/5, time.Second))
+}
+
+// chance is for what nothing depends on: it keeps callers and clusters out of step.
+func chance(below time.Duration) time.Duration {
+	return rand.N(below) //nolint:forbidigo,gosec // nothing depends on the number
+}
+
+// Follow says what must be synced before the first pass; it is called once, by who gives the informers.
+func (l *Loop) Follow(synced ...cache.InformerSynced) {
+	l.synced = synced
+	close(l.followed)
+}
+
+// Followed reports whether there are informers.
+func (l *Loop) Followed() bool {
+	select {
+	case <-l.followed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Start makes passes in the background until ctx ends; it waits for Follow.
+func (l *Loop) Start(ctx context.Context) {
+	go func() {
+		select {
+		case <-ctx.Done():
+			l.queue.ShutDown()
+		case <-l.followed:
+			l.Run(ctx, l.synced...)
+		}
+	}()
 }

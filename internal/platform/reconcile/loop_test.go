@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package loop_test
+package reconcile_test
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // runs is a loop over one key, and when its passes were made.
 type runs struct {
-	*loop.Loop
+	*reconcile.Loop
 
 	began  time.Time
 	mu     sync.Mutex // guards all below
 	at     []time.Duration
-	result loop.Result
+	result reconcile.Result
 }
 
-func start(t *testing.T, o loop.Options) *runs {
+func start(t *testing.T, o reconcile.LoopOptions) *runs {
 	t.Helper()
 	r := &runs{began: time.Now()}
-	o.Clock, o.Gate, o.Keys = clock.RealClock{}, &loop.Gate{}, func() []string { return []string{"key"} }
-	o.Pass = func(context.Context, string) loop.Result {
+	o.Clock, o.Gate, o.Keys = clock.RealClock{}, &reconcile.Gate{}, func() []string { return []string{"key"} }
+	o.Pass = func(context.Context, string) reconcile.Result {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.at = append(r.at, time.Since(r.began))
@@ -39,7 +39,7 @@ func start(t *testing.T, o loop.Options) *runs {
 	if o.Resync == 0 {
 		o.Resync = 24 * time.Hour
 	}
-	r.Loop = loop.New(o)
+	r.Loop = reconcile.NewLoop(o)
 	go r.Run(t.Context())
 	return r
 }
@@ -72,7 +72,7 @@ func TestMarksTakeEffectWhenItIsQuietOrTheyHaveWaitedLongEnough(t *testing.T) {
 		"a burst of passes that do nothing": {20, false, []time.Duration{15 * time.Second, 21 * time.Second}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := start(t, loop.Options{Quiet: 2 * time.Second, Most: 15 * time.Second})
+			r := start(t, reconcile.LoopOptions{Quiet: 2 * time.Second, Most: 15 * time.Second})
 			r.result.Wrote = c.wrote
 			for range c.marks {
 				r.Mark()
@@ -88,7 +88,7 @@ func TestMarksTakeEffectWhenItIsQuietOrTheyHaveWaitedLongEnough(t *testing.T) {
 func TestWakeTriesWhatFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, loop.Options{FirstRetry: 40 * time.Second, LastRetry: 5 * time.Minute})
+		r := start(t, reconcile.LoopOptions{FirstRetry: 40 * time.Second, LastRetry: 5 * time.Minute})
 		r.result.Failed = true
 		r.Add("key")
 		wait(41 * time.Second)
@@ -113,7 +113,7 @@ func TestWakeTriesWhatFailed(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g loop.Gate
+		var g reconcile.Gate
 		leave, err := g.Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestDrain(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		var g loop.Gate
+		var g reconcile.Gate
 		if _, err := g.Enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestDrain(t *testing.T) {
 			t.Error("drained while somebody is inside")
 		}
 	})
-	var idle loop.Gate
+	var idle reconcile.Gate
 	if !idle.Drain(clock.RealClock{}, 0) {
 		t.Error("nobody was inside")
 	}

@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+)
+
+// None is the type of needs or memory of a controller without.
+type None struct{}
+
+// Learned takes in what was read.
+type Learned func()
+
+// Options are a controller: W is what it observes, N what a plan may need besides, S its steps and M what is saved. Functions that are nil are left out,
+// but for Observe, Plan and Apply.
+type Options[W any, N comparable, S fmt.Stringer, M any] struct {
+	LoopOptions
+
+	Log logr.Logger
+	// Failure is the log's message for a round that failed.
+	Failure string
+	// Time bounds one round.
+	Time time.Duration
+	// Keyless says that keys are only reasons for a round: what is noted in one holds for all.
+	Keyless bool
+	// Writes is all that the controller may write in a round.
+	Writes []outputs.Write
+
+	// Observe reads what every plan depends on, and decides nothing.
+	Observe func(ctx context.Context, key string) (W, error)
+	// Plan decides. It is a function of its argument.
+	Plan func(W) Plan[N, S, M]
+	// Satisfy reads what a plan needs. What it returns takes in what came of it, which may be that it could not be read; nil if nothing was learned.
+	Satisfy func(ctx context.Context, w W, need N) (Learned, error)
+	// NeedsAtOnce is how many needs are satisfied side by side, 1 if it is 0; MostNeeds how many in one round, all if it is 0.
+	NeedsAtOnce, MostNeeds int
+	// Save remembers, so that the next process knows.
+	Save func(ctx context.Context, memory M) error
+	// Trusted is the last look before the first write: nil if what was read is still about this cluster, and else one sentence.
+	Trusted func(ctx context.Context) error
+	// Always reports of a step that it may be made although what was to be remembered could not be saved, and without trust.
+	Always func(S) bool
+	// Subject names what a step is about; nil if all are about the same.
+	Subject func(S) string
+	// StepsAtOnce is how many subjects are worked on side by side, 1 if it is 0.
+	StepsAtOnce int
+	// Apply makes one step. The error's [OutcomeOf] says what happens next.
+	Apply func(ctx context.Context, w W, step S) error
+	// NotBefore returns until when an error asks to wait, the zero time if it does not.
+	NotBefore func(error) time.Time
+	// Report tells how a round went, and may add notes to its plan. It is not called when the program ends.
+	Report func(ctx context.Context, r *Round[W, N, S, M])
+}
+
+// Round is one round, for its report.
+type Round[W any, N comparable, S fmt.Stringer, M any] struct {
+	Key   string
+	Began time.Time
+	// World is what Observe returned. Where that was an error the plan is empty.
+	World W
+	Plan  Plan[N, S, M]
+	// Applied are the steps that were tried.
+	Applied []Applied[S]
+	// Doubt is why there is no trust, and Err all that went wrong, refusals included.
+	Doubt, Err error
+
+	again error // what is tried again
+}
+
+// Applied is a step and what came of it.
+type Applied[S any] struct {
+	Step    S
+	Outcome Outcome
+	Err     error
+}
+
+// Runner runs one controller.
+type Runner[W any, N comparable, S fmt.Stringer, M any] struct {
+	*Loop
+
+	// Events takes notes. It is set before the runner is started.
+	Events record.EventRecorder
+
+	o    Options[W, N, S, M]
+	said map[string]map[Note]bool // by key, without messages; used by who passes over the key
+	mu   sync.Mutex               // guards said
+}
+
+// New makes a Runner that does nothing until it is started.
+func New[W any, N comparable, S fmt.Stringer, M any](o Options[W, N, S, M]) *Runner[W, N, S, M] {
+	o.NeedsAtOnce, o.StepsAtOnce = max(o.NeedsAtOnce, 1), max(o.StepsAtOnce, 1)
+	o.MostNeeds, o.Time = cmp.Or(o.MostNeeds, math.MaxInt), cmp.Or(o.Time, time.Minute)
+	r := &Runner[W, N, S, M]{o: o, said: map[string]map[Note]bool{}}
+	o.Pass = r.Once
+	r.Loop = NewLoop(o.LoopOptions)
+	return r
+}
+
+// Once makes one round, and says when the next is due.
+func (r *Runner[W, N, S, M]) Once(ctx context.Context, key string) Result {
+	bounded, cancel := context.WithTimeout(outputs.Within(ctx, r.o.Name, r.o.Writes), r.o.Time)
+	defer cancel()
+	done := r.round(bounded, key)
+	if ctx.Err() != nil {
+		return Result{}
+	}
+	if r.o.Report != nil {
+		r.o.Report(bounded, &done)
+	}
+	if r.o.Keyless {
+		key = ""
+	}
+	r.say(key, done.Plan.Notes, done.Err == nil)
+	return r.result(done)
+}
+
+// round observes, plans, remembers and applies.
+func (r *Runner[W, N, S, M]) round(ctx context.Context, key string) (done Round[W, N, S, M]) {
+	done.Key, done.Began = key, r.o.Clock.Now()
+	var errs []error
+	defer func() {
+		done.again = errors.Join(errs...)
+		done.Err = errors.Join(append(errs, done.Plan.Refusals...)...)
+	}()
+	w, err := r.o.Observe(ctx, key)
+	done.World = w
+	if err != nil {
+		errs = append(errs, err)
+		return done
+	}
+	done.Plan, errs = r.decide(ctx, w)
+	steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
+	if done.Plan.Memory != nil {
+		if err := r.o.Save(ctx, *done.Plan.Memory); err != nil {
+			errs, steps = append(errs, err), always
+		}
+	}
+	if r.o.Trusted != nil && len(steps) > len(always) {
+		if done.Doubt = r.o.Trusted(ctx); done.Doubt != nil {
+			errs, steps = append(errs, fmt.Errorf("nothing is changed for now: %w", done.Doubt)), always
+		}
+	}
+	done.Applied = r.apply(ctx, w, steps)
+	for _, a := range done.Applied {
+		switch a.Outcome {
+		case Done:
+		case Conflict, Gone:
+			r.o.Log.V(1).Info("What a step is about has changed, planning again", "step", a.Step.String(), "why", a.Err.Error())
+		default:
+			errs = append(errs, fmt.Errorf("%s: %w", a.Step, a.Err))
+		}
+	}
+	return done
+}
+
+// decide plans, and again each time when something was read that a plan needs.
+func (r *Runner[W, N, S, M]) decide(ctx context.Context, w W) (plan Plan[N, S, M], errs []error) {
+	asked := map[N]bool{}
+	for {
+		plan = r.o.Plan(w)
+		var due []N
+		for _, n := range plan.Needs {
+			if !asked[n] && len(asked) < r.o.MostNeeds {
+				asked[n], due = true, append(due, n)
+			}
+		}
+		learned, failed := r.satisfy(ctx, w, due)
+		errs = append(errs, failed...)
+		if !learned {
+			return plan, append(errs, plan.Unread...)
+		}
+	}
+}
+
+// satisfy reads needs, some side by side, and takes in what came of them in their order.
+func (r *Runner[W, N, S, M]) satisfy(ctx context.Context, w W, needs []N) (learned bool, errs []error) {
+	for len(needs) > 0 && ctx.Err() == nil {
+		some := needs[:min(r.o.NeedsAtOnce, len(needs))]
+		needs = needs[len(some):]
+		learns, failed := make([]Learned, len(some)), make([]error, len(some))
+		sideBySide(len(some), r.o.NeedsAtOnce, func(i int) { learns[i], failed[i] = r.o.Satisfy(ctx, w, some[i]) })
+		for i, learn := range learns {
+			if learn != nil {
+				learn()
+				learned = true
+			}
+			if failed[i] != nil {
+				errs = append(errs, failed[i])
+			}
+		}
+	}
+	return learned, errs
+}
+
+// always are the steps that depend on nothing.
+func (r *Runner[W, N, S, M]) always(steps []S) (out []S) {
+	for _, s := range steps {
+		if r.o.Always != nil && r.o.Always(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// apply makes the steps of each subject until one is not done. It returns those that were tried, in the order of the plan.
+func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried []Applied[S]) {
+	of, subjects := map[string][]int{}, []string(nil)
+	for i, step := range steps {
+		subject := ""
+		if r.o.Subject != nil {
+			subject = r.o.Subject(step)
+		}
+		if of[subject] == nil {
+			subjects = append(subjects, subject)
+		}
+		of[subject] = append(of[subject], i)
+	}
+	all := make([]Applied[S], len(steps))
+	sideBySide(len(subjects), r.o.StepsAtOnce, func(i int) {
+		for _, at := range of[subjects[i]] {
+			err := ctx.Err()
+			if err == nil {
+				err = r.o.Apply(ctx, w, steps[at])
+			}
+			all[at] = Applied[S]{steps[at], OutcomeOf(err), err}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for _, a := range all {
+		if a.Outcome != "" {
+			tried = append(tried, a)
+		}
+	}
+	return tried
+}
+
+// sideBySide calls do with 0 to n-1, so many at once.
+func sideBySide(n, atOnce int, do func(int)) {
+	if atOnce == 1 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	var running sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range n {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			do(i)
+		})
+	}
+	running.Wait()
+}
+
+// say tells the notes that were not told yet for as long as they hold.
+func (r *Runner[W, N, S, M]) say(key string, notes []Note, complete bool) {
+	r.mu.Lock()
+	before := r.said[key]
+	r.mu.Unlock()
+	now := map[Note]bool{}
+	for _, n := range notes {
+		same := n
+		same.Message = ""
+		if !now[same] && !before[same] {
+			r.o.Log.Info("Recorded an Event", "object", n.About.Kind+" "+n.About.Name, "reason", n.Reason, "message", n.Message)
+			r.Events.Event(&n.About, n.Type, n.Reason, n.Message)
+		}
+		now[same] = true
+	}
+	if !complete {
+		for n := range before {
+			now[n] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.said[key] = now; len(now) == 0 {
+		delete(r.said, key)
+	}
+}
+
+// result says when the next round is due.
+func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
+	out := Result{Next: done.Plan.Next}
+	for _, a := range done.Applied {
+		out.Wrote = out.Wrote || a.Outcome == Done
+	}
+	if done.Err == nil {
+		return out
+	}
+	if o := OutcomeOf(done.again); o == Conflict || o == Gone {
+		r.o.Log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())
+		out.Next = r.o.FirstRetry
+		return out
+	}
+	r.o.Log.Error(done.Err, r.o.Failure)
+	wait := time.Duration(0)
+	if r.o.NotBefore != nil {
+		wait = r.o.NotBefore(done.again).Sub(r.o.Clock.Now())
+	}
+	switch {
+	case done.again == nil || r.o.FirstRetry == 0: // until the next resync
+	case wait > 0:
+		out.Next = Spread(wait)
+	default:
+		out.Next, out.Failed = 0, true
+	}
+	return out
+}

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+)
+
+// step is "SUBJECT/WHAT".
+type step string
+
+func (s step) String() string { return string(s) }
+
+type (
+	plan    = reconcile.Plan[string, step, string]
+	options = reconcile.Options[*scene, string, step, string]
+)
+
+// scene is what was read, and said is all that a round does, in order.
+type scene struct {
+	mu   sync.Mutex // guards said
+	said []string
+	read map[string]bool
+}
+
+func (s *scene) say(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, what)
+}
+
+// runner makes rounds that fail as failing says, by what is done.
+func runner(o options, failing map[string]error, decide func(*scene) plan) (*reconcile.Runner[*scene, string, step, string], *scene) {
+	s := &scene{read: map[string]bool{}}
+	act := func(what string) error {
+		s.say(what)
+		return failing[what]
+	}
+	o.Clock, o.Log, o.FirstRetry = clock.RealClock{}, logr.Discard(), time.Second
+	o.Observe = func(context.Context, string) (*scene, error) { clear(s.read); return s, act("observe") }
+	o.Plan = decide
+	satisfy := func(_ context.Context, _ *scene, n string) (reconcile.Learned, error) {
+		if err := act("read " + n); err != nil {
+			return nil, err
+		}
+		return func() { s.read[n] = true }, nil
+	}
+	if o.Satisfy == nil {
+		o.Satisfy = satisfy
+	}
+	o.Trusted = func(context.Context) error { return failing["trust"] }
+	o.Save = func(_ context.Context, m string) error { return act("save " + m) }
+	o.Always = func(s step) bool { return strings.HasSuffix(string(s), "undo") }
+	o.Subject = func(s step) string { return strings.SplitN(string(s), "/", 2)[0] }
+	if o.Apply == nil {
+		o.Apply = func(_ context.Context, _ *scene, s step) error { return act(string(s)) }
+	}
+	return reconcile.New(o), s
+}
+
+// A round reads each need once, saves before the first step, and leaves a subject alone that has failed.
+func TestRound(t *testing.T) {
+	t.Parallel()
+	memory := "m"
+	broken, conflict := errors.New("broken"), apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+	for name, test := range map[string]struct {
+		failing map[string]error
+		plan    func(*scene) plan
+		want    string
+		result  reconcile.Result
+	}{
+		"in order": {
+			plan: func(*scene) plan { return plan{Steps: []step{"a/1", "b/1", "a/2"}, Memory: &memory, Next: time.Hour} },
+			want: "observe, save m, a/1, a/2, b/1", result: reconcile.Result{Wrote: true, Next: time.Hour},
+		},
+		"the first failure of a subject stops that one": {
+			failing: map[string]error{"a/1": broken},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/1", "a/2", "b/1"}} },
+			want:    "observe, a/1, b/1", result: reconcile.Result{Wrote: true, Failed: true},
+		},
+		"a conflict is no failure": {
+			failing: map[string]error{"a/1": conflict},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/1", "a/2", "b/1"}, Next: time.Hour} },
+			want:    "observe, a/1, b/1", result: reconcile.Result{Wrote: true, Next: time.Hour},
+		},
+		"what cannot be remembered is not done": {
+			failing: map[string]error{"save m": broken},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/do", "b/undo"}, Memory: &memory} },
+			want:    "observe, save m, b/undo", result: reconcile.Result{Wrote: true, Failed: true},
+		},
+		"nor what may be another cluster's": {
+			failing: map[string]error{"trust": broken},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/do", "b/undo"}} },
+			want:    "observe, b/undo", result: reconcile.Result{Wrote: true, Failed: true},
+		},
+		"another process has remembered": {
+			failing: map[string]error{"save m": conflict},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/do"}, Memory: &memory} },
+			want:    "observe, save m", result: reconcile.Result{Next: time.Second},
+		},
+		"each need once, and again with what came of it": {
+			plan: func(s *scene) plan {
+				if !s.read["x"] {
+					return plan{Needs: []string{"x", "x"}}
+				}
+				return plan{Needs: []string{"x", "y"}, Steps: []step{"a/1"}}
+			},
+			want: "observe, read x, read y, a/1", result: reconcile.Result{Wrote: true},
+		},
+		"a need that cannot be satisfied": {
+			failing: map[string]error{"read x": broken},
+			plan: func(s *scene) plan {
+				if !s.read["x"] {
+					return plan{Needs: []string{"x"}}
+				}
+				return plan{Steps: []step{"a/1"}}
+			},
+			want: "observe, read x", result: reconcile.Result{Failed: true},
+		},
+		"a refusal waits for the world": {
+			plan: func(*scene) plan { return plan{Refusals: []error{broken}} },
+			want: "observe", result: reconcile.Result{},
+		},
+		"nothing is decided on what was not read": {
+			failing: map[string]error{"observe": broken},
+			plan:    func(*scene) plan { return plan{Steps: []step{"a/1"}} },
+			want:    "observe", result: reconcile.Result{Failed: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s := runner(options{}, test.failing, test.plan)
+			if got := r.Once(t.Context(), "key"); got != test.result {
+				t.Errorf("result %+v, want %+v", got, test.result)
+			}
+			if got := strings.Join(s.said, ", "); got != test.want {
+				t.Errorf("it did %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Independent subjects and needs are worked on side by side, up to the bound; steps of one subject keep their order.
+func TestSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := plan{}
+		for i := range 6 {
+			p.Needs = append(p.Needs, fmt.Sprint(i))
+			p.Steps = append(p.Steps, step(fmt.Sprintf("%d/1", i)), step(fmt.Sprintf("%d/2", i)))
+		}
+		slow := func(s *scene, what string) error { <-time.After(time.Second); s.say(what); return nil }
+		r, s := runner(options{
+			NeedsAtOnce: 3, StepsAtOnce: 2,
+			Satisfy: func(_ context.Context, s *scene, n string) (reconcile.Learned, error) { return nil, slow(s, n) },
+			Apply:   func(_ context.Context, s *scene, st step) error { return slow(s, string(st)) },
+		}, nil, func(*scene) plan { return p })
+		ended, end := context.WithCancel(t.Context())
+		defer r.Run(ended)
+		defer end()
+		began := time.Now()
+		if r.Once(t.Context(), "key"); time.Since(began) != 2*time.Second+6*time.Second {
+			t.Errorf("it took %s, want 2 s for six needs, three at a time, and 6 s for twelve steps of six subjects, two at a time", time.Since(began))
+		}
+		for i := range 6 {
+			if slices.Index(s.said, fmt.Sprintf("%d/1", i)) > slices.Index(s.said, fmt.Sprintf("%d/2", i)) {
+				t.Errorf("subject %d: its second step came first: %v", i, s.said)
+			}
+		}
+	})
+}
+
+// A note is told once while it holds, whatever its words, and a round that failed does not know that it has stopped to hold.
+func TestNotesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	var now plan
+	r, _ := runner(options{}, map[string]error{"a/1": errors.New("broken")}, func(*scene) plan { return now })
+	events := record.NewFakeRecorder(100)
+	r.Events = events
+	note := func(cause, message string) reconcile.Note {
+		return reconcile.Note{Type: corev1.EventTypeWarning, Reason: "R", Cause: cause, Message: message}
+	}
+	for i, at := range []struct {
+		plan plan
+		told int
+	}{
+		{plan{Notes: []reconcile.Note{note("a", "one"), note("a", "two"), note("b", "three")}}, 2},
+		{plan{Notes: []reconcile.Note{note("a", "other words")}}, 0}, // b has stopped to hold
+		{plan{Notes: []reconcile.Note{note("b", "again")}, Steps: []step{"a/1"}}, 1},
+		{plan{Steps: []step{"a/1"}}, 0},
+		{plan{Notes: []reconcile.Note{note("a", "one"), note("b", "three")}}, 0}, // rounds that failed have forgotten neither
+		{plan{}, 0},
+		{plan{Notes: []reconcile.Note{note("a", "one")}}, 1},
+	} {
+		now = at.plan
+		r.Once(t.Context(), "key")
+		if got := len(events.Events); got != at.told {
+			t.Errorf("round %d: %d Events, want %d", i, got, at.told)
+		}
+		for len(events.Events) > 0 {
+			<-events.Events
+		}
+	}
+}
+
+// A write that is not declared is refused before it is sent, and one outside of a round is not a controller's.
+func TestUndeclaredWritesAreRefused(t *testing.T) {
+	t.Parallel()
+	sent := 0
+	transport := outputs.Guard(roundTrip(func(*http.Request) (*http.Response, error) {
+		sent++
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}))
+	send := func(ctx context.Context, method, path string) error {
+		request, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.example"+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	o := options{Writes: []outputs.Write{
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create"}},
+	}}
+	o.Name = "test"
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	for i, at := range []struct {
+		method, path string
+		declared     bool
+	}{
+		{http.MethodGet, "/api/v1/secrets/s", true},
+		{http.MethodPatch, "/api/v1/nodes/n", true},
+		{http.MethodPatch, "/api/v1/nodes/n/status", false},
+		{http.MethodDelete, "/api/v1/nodes/n", false},
+		{http.MethodPatch, "/api/v1/namespaces/d/services/s/status", true},
+		{http.MethodPatch, "/api/v1/namespaces/d/services/s", false},
+		{http.MethodPost, leases, true},
+		{http.MethodPut, leases + "/l", false},
+		{http.MethodPatch, "/apis/apps/v1/nodes/n", false},
+	} {
+		sent = 0
+		var err error
+		o.Apply = func(ctx context.Context, _ *scene, _ step) error {
+			err = send(ctx, at.method, at.path)
+			return err
+		}
+		r, _ := runner(o, nil, func(*scene) plan { return plan{Steps: []step{"a/1"}} })
+		result := r.Once(t.Context(), "key")
+		if refused := errors.Is(err, outputs.ErrUndeclared); refused == at.declared || result.Failed == at.declared || (sent == 1) != at.declared {
+			t.Errorf("%d. %s %s: %v, sent %d times, %+v", i, at.method, at.path, err, sent, result)
+		}
+		if err := send(t.Context(), at.method, at.path); err != nil {
+			t.Errorf("%s %s outside of a round: %v", at.method, at.path, err)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
