@@ -17,6 +17,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +69,7 @@ type Keys []ed25519.PublicKey
 // KeysOf reads the public keys in a Lease's annotations. What is none is left out.
 func KeysOf(annotations map[string]string) Keys {
 	var keys Keys
-	for _, text := range strings.Fields(annotations[KeysAnnotation]) {
+	for text := range strings.FieldsSeq(annotations[KeysAnnotation]) {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) == ed25519.PublicKeySize {
 			keys = append(keys, key)
 		}
@@ -89,9 +90,7 @@ func (k Keys) Signed(e *corev1.Event) bool {
 // sign returns the annotations of an Event with its signature.
 func (s *Signer) sign(e *corev1.Event) map[string]string {
 	annotations := map[string]string{}
-	for name, value := range e.Annotations {
-		annotations[name] = value
-	}
+	maps.Copy(annotations, e.Annotations)
 	annotations[SignatureAnnotation] = base64.StdEncoding.EncodeToString(ed25519.Sign(s.key, signedText(e)))
 	return annotations
 }
