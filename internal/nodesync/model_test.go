@@ -96,10 +96,10 @@ func (w *World) lookUp(m *model, node string) {
 	w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: node, Count: m.running[node], Example: "ns/pod"})
 }
 
-// leadsTo reports that something leads to a host without a Node: an affinity, or what a sweep finds of one that had a
-// Node, a block that is affine to it.
+// leadsTo reports that something leads to a host without a Node: an affinity, or a block that is affine to it, as a sweep
+// finds it.
 func (m *model) leadsTo(host string) bool {
-	return len(m.affinities[host]) > 0 || !m.orphans[host] && slices.ContainsFunc(slices.Collect(maps.Values(m.blocks)), func(b Block) bool { return b.AffineTo == host })
+	return len(m.affinities[host]) > 0 || slices.ContainsFunc(slices.Collect(maps.Values(m.blocks)), func(b Block) bool { return b.AffineTo == host })
 }
 
 func (m *model) host(name string) Host {
