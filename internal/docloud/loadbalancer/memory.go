@@ -61,15 +61,21 @@ func (m Memory) clone() Memory {
 	return m
 }
 
-// unsureOf remembers that a POST may have made a load balancer.
+// unsureOf remembers that a POST may have made a load balancer. An earlier one of that name may have made it as well, so
+// that its time stays, as in [ConditionAttempted].
 func (m *Memory) unsureOf(a Attempt, now time.Time) {
 	m.UnsureSince = now
 	m.Answered = withoutName(m.Answered, a.Name)
-	m.Attempted = append(slices.DeleteFunc(slices.Clone(m.Attempted), func(b Attempt) bool { return a.Name == b.Name }), a)
+	if !slices.ContainsFunc(m.Attempted, func(b Attempt) bool { return a.Name == b.Name && a.At.Sub(b.At) <= hidden }) {
+		m.Attempted = append(slices.DeleteFunc(slices.Clone(m.Attempted), func(b Attempt) bool { return a.Name == b.Name }), a)
+	}
 }
 
 // sureOf remembers that no load balancer of that name was made by the last POST.
 func (m *Memory) sureOf(name string) { m.Answered = append(withoutName(m.Answered, name), name) }
+
+// recorded forgets what was attempted, since the load balancer that the Service has is on record.
+func (m *Memory) recorded() { m.Attempted, m.Answered = nil, nil }
 
 func withoutName(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == name })

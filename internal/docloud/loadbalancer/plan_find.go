@@ -138,7 +138,8 @@ func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
 	return identity.LoadBalancer, true
 }
 
-// found forgets doubts about a load balancer that is there.
+// found forgets doubts about a load balancer that is there. What was attempted counts until it is recorded: the view of
+// the Service may be older than the note.
 func (p *planning) found(lb *Observed) {
 	m := &p.plan.Memory
 	if lb == nil {
@@ -146,7 +147,7 @@ func (p *planning) found(lb *Observed) {
 		return
 	}
 	m.Holds = lb.ID
-	m.UnsureSince, m.TakenSince, m.Attempted, m.Answered = time.Time{}, time.Time{}, nil, nil
+	m.UnsureSince, m.TakenSince = time.Time{}, time.Time{}
 }
 
 // leave is for a Service that wants no load balancer any more. One that is somebody else's is left to them with a note. That there is none is said

@@ -175,7 +175,7 @@ func (p *planning) create(result Result) {
 	switch noted := p.answer(StepNoteAttempt); {
 	case noted != nil && noted.Trouble != nil:
 		p.trouble(noted.Trouble, "noting that load balancer %q is about to be made", name)
-	case noted == nil && !p.isNoted(name):
+	case !p.isNoted(name): // the Service may have got another name with the note
 		p.step(Step{Kind: StepNoteAttempt, Condition: metav1.Condition{
 			Type: ConditionAttempted, Status: metav1.ConditionTrue, Reason: "Attempted", Message: name,
 			ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.Now),

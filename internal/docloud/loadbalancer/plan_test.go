@@ -35,10 +35,12 @@ type stage struct {
 	dies  int
 	// reversed lists the account the other way around.
 	reversed bool
-	// lost reports that the next POST is made and not answered; hides that lists do not show what there is.
+	// lost reports that the next POST is not answered, whether it is made or refused; hides that lists do not show what there is.
 	lost, hides bool
 	// change is in what time settings may change once, 0 for no such limit.
 	change time.Duration
+	// meanwhile happens once, with the note of an attempt, nil for nothing.
+	meanwhile func(*corev1.Service)
 	// origin is when this program ran first in the cluster.
 	origin time.Time
 }
@@ -156,9 +158,17 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 	case loadbalancer.StepNoteAttempt, loadbalancer.StepCondition:
 		meta.RemoveStatusCondition(&changed.Status.Conditions, step.Condition.Type)
 		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
+		if s.meanwhile != nil && step.Kind == loadbalancer.StepNoteAttempt {
+			s.meanwhile(changed)
+			s.meanwhile = nil
+		}
 	case loadbalancer.StepCreate:
 		for _, other := range s.account {
 			if other.Name == step.Request.Name {
+				if s.lost {
+					s.lost, answer.Trouble = false, &loadbalancer.Trouble{Err: errors.New("no response"), Kind: loadbalancer.Unanswered}
+					return answer
+				}
 				answer.Trouble = &loadbalancer.Trouble{Err: errors.New("name is not unique"), Said: "name is not unique", Kind: loadbalancer.Refused}
 				return answer
 			}
@@ -421,5 +431,74 @@ func TestARenameAfterADeathKeepsTheLoadBalancer(t *testing.T) {
 		if end, err := s.pass(t, loadbalancer.Remove); err != nil || end.Outcome != loadbalancer.OutcomeDeleted {
 			t.Errorf("died after %s, then deleted: %+v, %v", s.steps[dies-1].Kind, end, err)
 		}
+	}
+}
+
+// A request is sent under the name that was noted for it, even if the Service got another name with the note: who comes
+// after a death knows what it made.
+func TestARenameWithTheNoteOfAnAttemptKeepsTheLoadBalancer(t *testing.T) {
+	t.Parallel()
+	s := newStage(input(service(annotation.Name, "old")))
+	s.lost, s.hides = true, true
+	s.meanwhile = func(now *corev1.Service) { now.Annotations[annotation.Name] = "new" }
+	if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal == nil || len(s.account) != 1 {
+		t.Fatalf("%+v, %v, %d load balancers", end, err, len(s.account))
+	}
+	s.memory, s.hides = loadbalancer.Memory{}, false // it dies
+	if end, _ := s.settle(t); end.Refusal != nil || len(s.account) != 1 {
+		t.Errorf("%+v, %d load balancers", end, len(s.account))
+	}
+}
+
+// A load balancer that lists hide is the Service's when they show it, although another request of its name was not
+// answered either, long after it was made. What a person made before both is not.
+func TestAnUnansweredRepetitionKeepsTheFirstAttempt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		created time.Duration
+		want    bool
+	}{{"by the first request", 0, true}, {"before it", -10 * time.Minute, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(input(service(annotation.Name, "web")))
+			s.hides = true
+			for range 2 {
+				s.lost = true
+				if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal == nil {
+					t.Fatalf("%+v, %v", end, err)
+				}
+				s.now = s.now.Add(10 * time.Minute)
+			}
+			s.hides, s.lost = false, false
+			for id, lb := range s.account {
+				lb.CreatedAt = lb.CreatedAt.Add(c.created)
+				s.account[id] = lb
+			}
+			end, err := s.pass(t, loadbalancer.Keep)
+			if got := end.LoadBalancer != nil; err != nil || got != c.want {
+				t.Errorf("%+v, %v: is the Service's: %t, want %t", end, err, got, c.want)
+			}
+		})
+	}
+}
+
+// What a request without a response has made is the Service's also in a pass that began with the Service as it was
+// before the note of the attempt, and that has to read something else first.
+func TestAnOldViewOfTheServiceDoesNotForgetAnAttempt(t *testing.T) {
+	t.Parallel()
+	s := newStage(input(service(annotation.Name, "web")))
+	s.in.Nodes = nodes(v4(1), node(0)) // for one that is not initialized yet, droplets are listed
+	before := s.service
+	s.lost, s.hides = true, true
+	if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal == nil {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	s.service, s.hides = before, false
+	if end, err := s.pass(t, loadbalancer.Keep); err != nil || end.Refusal != nil || end.LoadBalancer == nil {
+		t.Errorf("%+v, %v", end, err)
+	}
+	if len(s.memory.Attempted) > 0 {
+		t.Errorf("it is recorded, and %+v are still in doubt", s.memory.Attempted)
 	}
 }

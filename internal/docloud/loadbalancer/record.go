@@ -57,6 +57,7 @@ func (p *planning) record(lb Observed) bool {
 			p.trouble(recorded.Trouble, "writing whose load balancer %s is", lb.ID)
 			return false
 		}
+		p.plan.Memory.recorded()
 		return true
 	}
 	c := metav1.Condition{
@@ -68,6 +69,7 @@ func (p *planning) record(lb Observed) bool {
 	}
 	if now := condition(p.Service, ConditionHeld); now != nil && now.Message == lb.ID {
 		if now.Reason == c.Reason && len(attemptsOf(p.Service)) == 0 {
+			p.plan.Memory.recorded()
 			return true
 		}
 		c.LastTransitionTime = now.LastTransitionTime
