@@ -32,6 +32,19 @@ func (n *Node) adoptedBy(t *v1alpha1.RouteReflectorTopology) bool {
 	return !labeled && selects(t.Spec.Adopt.Nodes, n.Labels)
 }
 
+// incumbent reports whether the node is a reflector of the topology, or one that the topology is to take over. The
+// choice of reflectors MUST use it: the Adopt step adds the topology's label, and a choice by that label alone would
+// change between two steps of one plan.
+func (n *Node) incumbent(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.marked(t) || n.adoptedBy(t)
+}
+
+// adoptedWithID reports whether the Adopt step takes the node over, which changes no session: it has the topology's
+// cluster ID.
+func (n *Node) adoptedWithID(t *v1alpha1.RouteReflectorTopology) bool {
+	return n.adoptedBy(t) && n.ClusterID == t.Spec.ClusterID
+}
+
 // namesPeer reports that spec.adopt.bgpPeers names a BGPPeer.
 func namesPeer(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -92,7 +105,7 @@ func (w choices) whyAdopted(n *Node) string {
 func (w stages) adoptions() []Step {
 	var out []Step
 	for _, n := range w.adoptedNodes() {
-		if n.ClusterID != w.Topology.Spec.ClusterID {
+		if !n.adoptedWithID(&w.Topology) {
 			continue
 		}
 		step := w.nodeStep(Adopt, n.Name, w.whyAdopted(&n))

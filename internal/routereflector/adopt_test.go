@@ -408,3 +408,44 @@ func anyAdoption(t *rapid.T) World {
 	w.Mesh.On = rapid.Bool().Draw(t, "mesh")
 	return w
 }
+
+// The reflectors that a topology takes over count in its choice before they have its label: otherwise the plan shows
+// steps that a process started after the Adopt steps does not plan.
+func TestAdoptionKeepsTheChoice(t *testing.T) {
+	t.Parallel()
+	perZone := func(w *World) {
+		w.Topology.Spec.Sizing.PerZone = &v1alpha1.PerZone{Min: 1, Max: 2, RatioPermille: 84}
+	}
+	for name, c := range map[string]struct {
+		change func(w *World)
+		want   int
+	}{
+		// The zone's 11 clients need ceil(11 * 0.084) = 1 reflector; with the hysteresis of 20 % ceil(14 * 0.084) = 2
+		// may stay.
+		"two of a zone within the hysteresis": {perZone, 2},
+		"pods run on one, and dedicated is true": {func(w *World) {
+			w.Topology.Spec.Reflectors.Dedicated, w.Nodes[0].Workloads = true, 3
+		}, 2},
+		"the spec excludes one, and no other node may take its place": {func(w *World) {
+			first := map[string]string{corev1.LabelHostname: "node-00000"}
+			w.Topology.Spec.Reflectors.Excluded = &metav1.LabelSelector{MatchLabels: first}
+			for i := range w.Nodes[2:] {
+				w.Nodes[2+i].Unschedulable = true
+			}
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := simple(cluster(11, 1), 2).redundant(2)
+			c.change(&w)
+			first := Make(w.settled())
+			after, done := carryOut(t, w, safe(t))
+			if diff := cmp.Diff(kinds(first.Steps), kinds(done)); diff != "" {
+				t.Errorf("the plan showed other steps: %s", diff)
+			}
+			if got := len(factsOf(&after).marked()); got != c.want {
+				t.Errorf("%d reflectors at the end, want %d: %v", got, c.want, kinds(done))
+			}
+		})
+	}
+}

@@ -34,7 +34,7 @@ const (
 // suitability says how well a node suits as a reflector now.
 func (w candidates) suitability(n *Node) suitability {
 	unfit := w.unfit(n)
-	if n.marked(&w.Topology) || n.adoptedBy(&w.Topology) {
+	if n.incumbent(&w.Topology) {
 		switch {
 		case w.lost(n) != "":
 			return never
@@ -42,7 +42,7 @@ func (w candidates) suitability(n *Node) suitability {
 			return retiring
 		case unfit == "":
 			return fit
-		case n.isReflectorOf(&w.Topology) && n.speaks() && w.lacksFamily(n) == "":
+		case (n.isReflectorOf(&w.Topology) || n.adoptedWithID(&w.Topology)) && n.speaks() && w.lacksFamily(n) == "":
 			return unwanted
 		}
 		return never
@@ -80,7 +80,7 @@ func (w candidates) eligible() []candidate {
 	parted := partedPairs(w.Nodes, w.Peers)
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		incumbent, suits := n.marked(&w.Topology) || n.adoptedBy(&w.Topology), w.suitability(n)
+		incumbent, suits := n.incumbent(&w.Topology), w.suitability(n)
 		if suits == never {
 			continue
 		}
@@ -117,7 +117,7 @@ func (w candidates) unfit(n *Node) string {
 		return "spec.reflectors.required does not select it"
 	case s.Excluded != nil && selects(*s.Excluded, n.Labels):
 		return "spec.reflectors.excluded selects it"
-	case s.Dedicated && n.Workloads > 0 && !n.marked(&w.Topology):
+	case s.Dedicated && n.Workloads > 0 && !n.incumbent(&w.Topology):
 		// A reflector on which a pod has come to run stays: moving it would hurt that pod as well.
 		return fmt.Sprintf("%d workload pods run on it, and spec.reflectors.dedicated wants none", n.Workloads)
 	}

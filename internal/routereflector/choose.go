@@ -119,7 +119,7 @@ func (w choices) perZone(p v1alpha1.PerZone, zone string) int {
 		if n.Labels[key] != zone {
 			continue
 		}
-		if n.marked(&w.Topology) {
+		if n.incumbent(&w.Topology) {
 			current++
 		}
 		if n.speaks() && selects(w.Topology.Spec.ClientSelector, n.Labels) {
@@ -205,7 +205,7 @@ func (w choices) reflectors(chosen choice) []Reflector {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		g, wanted := chosen.groups[n.Name]
-		if !wanted && !n.marked(&w.Topology) && !n.adoptedBy(&w.Topology) {
+		if !wanted && !n.incumbent(&w.Topology) {
 			continue
 		}
 		if !wanted {

@@ -4,6 +4,7 @@
 package budget_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -233,58 +234,136 @@ func TestWhatIsLeftOfTheHour(t *testing.T) {
 	}
 }
 
-// Hours of far more than DigitalOcean allows, with another program on the same token: hardly a call is turned away, none before its time, and
-// what is vital hardly waits.
+// Hours of far more calls than DigitalOcean allows, with another program on the same token that waits for nothing.
+//
+// How many calls are turned away depends on the other program: at 0.9 it makes 216 of the 250 calls of a minute, and
+// only a 429 shows that. No share of all calls can be promised then. The run itself gives the bounds: [rivals.own]
+// and [rivals.refused] check each call; and since a refresh begins refreshStagger after a hold, the minute's limit
+// turns at most one away for each span of that length in which either program found the minute full. Alone, only
+// probes are turned away.
 func TestAgainstDigitalOceansOwnCount(t *testing.T) {
 	t.Parallel()
-	for _, others := range []float64{0, 0.3, 0.9} {
-		var b budget.Budget
-		counter := ratelimit.NewCounter(ratelimit.Limits{})
+	for _, others := range []float64{0, 0.3, 0.9, 1} {
+		r := rivals{tb: t, counter: ratelimit.NewCounter(ratelimit.Limits{}), now: start()}
 		random := cases.Rand(t)
-		now, until := start(), start()
-		turned, made, vital, probes := 0, 0, 0, 0
-		var last budget.Word
+		vital := 0
 		for range 3 * 3600 * 4 { // four times a second for three hours
-			now = now.Add(250 * time.Millisecond)
+			r.now = r.now.Add(250 * time.Millisecond)
 			if random.Float64() < others {
-				counter.Take(now)
+				r.other()
 			}
 			for range 3 {
 				p := budget.Refresh
 				if random.Float64() < 0.02 {
 					p = budget.Vital
 				}
-				if b.Ask(now, p, random.Float64()).Wait > 0 {
-					continue
-				}
-				if made++; p == budget.Vital {
+				if r.own(p, random.Float64(), random.Float64()) && p == budget.Vital {
 					vital++
 				}
-				if now.Before(until) {
-					t.Fatalf("a call at %s, before %s", now, until)
-				}
-				if last.Known && last.Remaining == 0 && now.Before(last.Reset) {
-					probes++
-				}
-				v := counter.Take(now)
-				w := word(v.Remaining, v.Reset)
-				if !v.Allowed {
-					turned++
-					w.Limited = true
-					if until = v.Reset; v.RetryAfter > 0 {
-						until = now.Add(v.RetryAfter)
-					}
-					w.Until = until
-				}
-				b.Heard(now, w, random.Float64())
-				last = w
 			}
 		}
-		// Alone, a call is turned away only if it asks whether an hour that is used up is over.
-		t.Logf("others at %.1f: %d calls, %d of them vital, %d turned away", others, made, vital, turned)
-		if others == 0 && turned > probes || turned*20 > made || made > 15500 || made < 1000 {
-			t.Errorf("others at %.1f: %d calls, %d turned away", others, made, turned)
+		found := fmt.Sprintf("others at %.1f: %d calls, %d of them vital, %d turned away; "+
+			"%d refreshes by the minute, full in %d spans", others, r.made, vital, r.turned, r.refreshes, r.spans)
+		t.Log(found)
+		if r.refreshes > r.spans || r.made > 15500 || r.made < 1000 {
+			t.Error(found)
 		}
+		// At 0.3 the other program's 72 calls and the 160 of all refreshes fit into a minute.
+		if others == 0 && r.turned > r.probes || others == 0.3 && r.turned*20 > r.made {
+			t.Error(found)
+		}
+	}
+}
+
+// refreshStagger is how long after a hold a refresh begins at the earliest.
+const refreshStagger = 3 * time.Second
+
+// probeInterval is how long after a response a call may be made with nothing left before the reset.
+const probeInterval = time.Minute
+
+// rivals are a Budget and another program with one token, and DigitalOcean's count of both.
+type rivals struct {
+	tb      testing.TB
+	budget  budget.Budget
+	counter *ratelimit.Counter
+	now     time.Time
+
+	last   budget.Word // the last response to the Budget
+	at     time.Time   // when it came
+	minute bool        // it was 429, and by the limit of the minute
+	until  time.Time   // the end of the last hold
+	taken  int         // the other program's calls since the last response
+	// made and turned count the Budget's calls and those with 429. Of the latter probes were made with nothing left
+	// before the reset, and refreshes are those of this priority that met the limit of the minute.
+	made, turned, probes, refreshes int
+	// spans counts moments at which the minute was found full, each at least refreshStagger after the one before;
+	// full is the last one.
+	spans int
+	full  time.Time
+}
+
+// take makes a call of either program.
+func (r *rivals) take() ratelimit.Verdict {
+	v := r.counter.Take(r.now)
+	if v.RetryAfter > 0 && r.now.Sub(r.full) >= refreshStagger {
+		r.spans, r.full = r.spans+1, r.now
+	}
+	return v
+}
+
+// other makes a call of the other program.
+func (r *rivals) other() {
+	if r.take().Allowed {
+		r.taken++
+	}
+}
+
+// own makes a call if the Budget allows it, and reports whether it did.
+func (r *rivals) own(p budget.Priority, ask, heard float64) bool {
+	if r.budget.Ask(r.now, p, ask).Wait > 0 {
+		return false
+	}
+	begin := r.until
+	if r.last.Limited && p == budget.Refresh {
+		begin = begin.Add(refreshStagger)
+	}
+	probe := r.last.Known && r.last.Remaining == 0 && r.now.Before(r.last.Reset)
+	if next := r.at.Add(probeInterval); probe && begin.Before(next) {
+		begin = next
+	}
+	if r.now.Before(begin) {
+		r.tb.Fatalf("a call of %s at %s, before %s", p, r.now, begin)
+	}
+	r.made++
+	v := r.take()
+	w, minute := word(v.Remaining, v.Reset), v.RetryAfter > 0
+	if !v.Allowed {
+		w.Limited, w.Until = true, v.Reset
+		if minute {
+			w.Until = r.now.Add(v.RetryAfter)
+		}
+		r.refused(p, minute, probe)
+		r.until = w.Until
+	}
+	r.budget.Heard(r.now, w, heard)
+	r.last, r.at, r.minute, r.taken = w, r.now, minute, 0
+	return true
+}
+
+// refused counts a call that was turned away. A hold ends when a call expires, so that one is allowed again. If the
+// hour's limit turns a call away that is not a probe, or the minute's limit twice in a row, then the other program
+// MUST have taken the place since the last response.
+func (r *rivals) refused(p budget.Priority, minute, probe bool) {
+	r.turned++
+	switch {
+	case probe:
+		r.probes++
+	case r.taken == 0 && (r.minute || !minute):
+		r.tb.Fatalf("a call of %s at %s is turned away, and the other program has made none since the last response, "+
+			"%+v", p, r.now, r.last)
+	}
+	if minute && p == budget.Refresh {
+		r.refreshes++
 	}
 }
 
