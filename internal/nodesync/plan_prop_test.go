@@ -205,7 +205,9 @@ func (m *model) othersUse(cidr netip.Prefix, host string) bool {
 // checkNoTrace fails if a host whose Node was removed still holds anything that was its own, but for blocks that others
 // use, or used when it was planned: what another dead machine borrowed may have gone a step later.
 func (m *model) checkNoTrace(t *rapid.T, planned *model) {
-	used := func(cidr netip.Prefix, host string) bool { return m.othersUse(cidr, host) || planned.othersUse(cidr, host) }
+	used := func(cidr netip.Prefix, host string) bool {
+		return m.othersUse(cidr, host) || planned.othersUse(cidr, host)
+	}
 	gone := func(host string) bool {
 		_, there := m.nodes[host]
 		return !there && !m.orphans[host]
