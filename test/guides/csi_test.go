@@ -103,9 +103,14 @@ func (s *volumesSite) node() *appsv1.DaemonSet {
 	return set
 }
 
-// scheduled writes what the DaemonSet's controller would, which does not run here.
+// scheduled writes what the controllers of both workloads would, which do not run here.
 func (s *volumesSite) scheduled() {
 	s.Helper()
+	controller := s.controller()
+	controller.Status.Replicas, controller.Status.ReadyReplicas = *controller.Spec.Replicas, *controller.Spec.Replicas
+	if _, err := s.cluster.Client.AppsV1().StatefulSets("kube-system").UpdateStatus(s.Context(), controller, metav1.UpdateOptions{}); err != nil {
+		s.Fatal(err)
+	}
 	set := s.node()
 	set.Status.DesiredNumberScheduled, set.Status.NumberReady = 1, 1
 	if _, err := s.cluster.Client.AppsV1().DaemonSets("kube-system").UpdateStatus(s.Context(), set, metav1.UpdateOptions{}); err != nil {
