@@ -112,10 +112,12 @@ func (r rival) is(c component, w Workload) bool {
 
 // is reports whether a workload runs the component: by its image, or by the labels that our manifests and our chart give it.
 func (c component) is(w Workload) bool {
-	if slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) }) {
-		return false
-	}
-	return w.labeled(c.name) || w.runs(c.name)
+	return !c.rivaled(w) && (w.labeled(c.name) || w.runs(c.name))
+}
+
+// rivaled reports whether a workload is a rival of the component.
+func (c component) rivaled(w Workload) bool {
+	return slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) })
 }
 
 // of are the workloads that run the component, those that are scaled to 0 too.

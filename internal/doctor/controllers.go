@@ -94,7 +94,7 @@ func (e ControllerEvidence) absent() []finding.Finding {
 		case c.Absent:
 			out = append(out, finding.Finding{
 				Severity: finding.Problem, Where: c.Name, What: c.Name + ": " + c.Problem, Why: "nobody does its work",
-				Do: "install it, or remove what it made: docs/components/" + c.Name + ".md",
+				Do: "if it runs in another namespace, name that with --mooring-namespace; else install it: docs/components/" + c.Name + ".md",
 			})
 		case c.token:
 			out = append(out, finding.Finding{

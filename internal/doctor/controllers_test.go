@@ -378,3 +378,33 @@ func TestLeasesLastAsLongAsTheySay(t *testing.T) {
 		}
 	}
 }
+
+// A rival outside Mooring's namespaces is named, since it does harm there as well; it is not judged, since anybody who may
+// edit a namespace can make one.
+func TestRivalsElsewhereAreNoted(t *testing.T) {
+	t.Parallel()
+	rival := doctor.Workload{Kind: "Deployment", Namespace: "operators", Name: "calico-route-reflector-operator-controller-manager", Wanted: 1, Ready: 1}
+	other := doctor.Workload{Kind: "Deployment", Namespace: "shop", Name: "web", Wanted: 1, Ready: 1}
+	listings := []doctor.Listing{{Kind: "Deployments", Workloads: []doctor.Workload{rival, other}}}
+	elsewhere := doctor.Trust(listings, []string{"mooring-system"})
+	if len(elsewhere) != 1 || elsewhere[0].Name != rival.Name || len(listings[0].Workloads) != 0 {
+		t.Fatalf("elsewhere %+v, judged %+v", elsewhere, listings)
+	}
+	e := doctor.ControllerEvidence{
+		Now: at(), Namespaces: []string{"mooring-system"}, Workloads: listings, Elsewhere: elsewhere,
+		Traces: map[string]string{doctor.Reflectors: "RouteReflectorTopology main"},
+	}
+	var said []string
+	for _, f := range doctor.Controllers(e) {
+		said = append(said, string(f.Severity)+": "+f.What+"; "+f.Do)
+	}
+	text := strings.Join(said, "\n")
+	for _, want := range []string{
+		"note: not trusted and not judged, outside Mooring's namespaces: Deployment operators/" + rival.Name + "; ",
+		"nothing that runs it in namespaces mooring-system; if it runs in another namespace, name that with --mooring-namespace; else install it",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not said:\n%s", want, text)
+		}
+	}
+}

@@ -77,13 +77,13 @@ func (l Lease) Stale(now time.Time) bool {
 	return now.Sub(l.Renewed) > duration+clocksDiffer
 }
 
-// Trust leaves in the lists what is in one of the namespaces. It returns what looks like a component elsewhere, where
+// Trust leaves in the lists what is in one of the namespaces. It returns what looks like a component or a rival of one elsewhere, where
 // anybody who may edit that namespace can have made it.
 func Trust(listings []Listing, namespaces []string) (elsewhere []Workload) {
 	for i := range listings {
 		listings[i].Workloads = slices.DeleteFunc(listings[i].Workloads, func(w Workload) bool {
 			foreign := !slices.Contains(namespaces, w.Namespace)
-			if foreign && (w.volumeDriver() != "" || slices.ContainsFunc(components(), func(c component) bool { return c.is(w) })) {
+			if foreign && (w.volumeDriver() != "" || slices.ContainsFunc(components(), func(c component) bool { return c.is(w) || c.rivaled(w) })) {
 				elsewhere = append(elsewhere, w)
 			}
 			return foreign

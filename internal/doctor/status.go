@@ -85,12 +85,10 @@ func (e ControllerEvidence) missing(c component, workloads []Workload) string {
 		return ""
 	case c.name == Driver && slices.ContainsFunc(all(e.Workloads), func(w Workload) bool { return w.volumeDriver() == VolumeDriver }):
 		return ""
-	case slices.ContainsFunc(all(e.Workloads), func(w Workload) bool {
-		return slices.ContainsFunc(c.rivals, func(r rival) bool { return r.is(c, w) })
-	}):
+	case slices.ContainsFunc(all(e.Workloads), c.rivaled):
 		return ""
 	}
-	return "there is " + trace + ", and nothing that runs it"
+	return fmt.Sprintf("there is %s, and nothing that runs it in namespaces %s", trace, strings.Join(e.Namespaces, ", "))
 }
 
 // running is the state of one workload.

@@ -27,7 +27,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
-	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 const (
@@ -55,7 +54,6 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 	if err != nil {
 		return err
 	}
-	config.ClientBuilder = signingClients{config.ClientBuilder, signer}
 	watch := leaderelection.NewLeaderHealthzAdaptor(electionSlack)
 	leading, lost := make(chan struct{}), make(chan struct{})
 	elected, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -70,7 +68,9 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- runFramework(work, config, &candidate{Provider: cloud, leading: leading}, watch) }()
+	go func() {
+		failed <- runFramework(work, config, signer, &candidate{Provider: cloud, leading: leading}, watch)
+	}()
 	go func() {
 		defer close(lost)
 		elector.Run(elected)
@@ -99,7 +99,7 @@ func superviseAlone(ctx context.Context, config *frameworkconfig.CompletedConfig
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- runFramework(work, config, cloud, nil) }()
+	go func() { failed <- runFramework(work, config, nil, cloud, nil) }()
 	select {
 	case err := <-failed:
 		return err
@@ -154,9 +154,12 @@ func newElector(
 	return elector, nil
 }
 
-// runFramework runs the framework's controllers until ctx ends. watch is nil if nobody is elected here.
-func runFramework(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud cloudprovider.Interface, watch *leaderelection.HealthzAdaptor) error {
-	config.Kubeconfig.Wrap(outputs.Guard)
+// runFramework runs the framework's controllers until ctx ends. signer and watch are nil if nobody is elected here.
+func runFramework(
+	ctx context.Context, config *frameworkconfig.CompletedConfig, signer *eventsign.Signer, cloud cloudprovider.Interface,
+	watch *leaderelection.HealthzAdaptor,
+) error {
+	config.ClientBuilder = controllerClients{config.ClientBuilder, signer}
 	initializers := framework.ConstructControllerInitializers(constructors(), config, cloud)
 	if watch != nil {
 		initializers[electionCheck] = func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {

@@ -77,6 +77,9 @@ func New(env *observe.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), observe.ReadTime)
 			defer cancel()
+			if o.check && (o.from != "" || o.installedBy != "") {
+				return errors.New("--check looks at the cluster: it takes neither --from nor --installed-by")
+			}
 			if o.check {
 				return o.show(ctx, cmd.OutOrStdout())
 			}
@@ -89,8 +92,6 @@ func New(env *observe.Env) *cobra.Command {
 		"What installed Calico: operator (the ConfigMap is in tigera-operator) or manifest (in kube-system). Without it: as the DaemonSet calico-node shows.")
 	flags.BoolVar(&o.check, "check", false, "Show on which nodes the patch is in force.")
 	_ = cmd.RegisterFlagCompletionFunc("installed-by", cobra.FixedCompletions([]string{byOperator, byManifest}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.MarkFlagsMutuallyExclusive("check", "from")
-	cmd.MarkFlagsMutuallyExclusive("check", "installed-by")
 	return cmd
 }
 
@@ -113,7 +114,7 @@ func (o *options) place(ctx context.Context) (place, error) {
 	}
 	c, err := o.env.Cluster()
 	if err != nil {
-		return place{}, err
+		return place{}, fmt.Errorf("finding out what installed Calico, which --installed-by says as well: %w", err)
 	}
 	set, operator, err := c.CalicoNode(ctx)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestTenantsAreNotGoodByTheirReadyAlone(t *testing.T) {
 	year := time.Now().Add(365 * 24 * time.Hour)
 	tenant(t, c, "well", year)
 	p := seen(t, c)
-	if got := tile(p, "tenants"); got.State != ui.Unread || !strings.Contains(got.Text, "there is EtcdStorage well, and nothing that runs it") {
+	if got := tile(p, "tenants"); got.State != ui.Unread || !strings.Contains(got.Text, "there is EtcdStorage well, and nothing that runs it in namespaces ") {
 		t.Errorf("counted three days ago, without an operator: %+v", got)
 	}
 	namespaces(t, c, "mooring-system")

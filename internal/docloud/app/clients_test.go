@@ -4,19 +4,48 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/controller-manager/pkg/clientbuilder"
 
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
+
+// What a controller does not declare is not sent, with whichever account the controllers write
+// (--use-service-account-credentials).
+func TestControllersWriteWhatTheyDeclare(t *testing.T) {
+	c := controlplane.Shared(t)
+	for name, builder := range map[string]cloudprovider.ControllerClientBuilder{
+		"one account":  clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Config},
+		"one for each": clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(c.Config), c.Client.CoreV1(), metav1.NamespaceSystem),
+	} {
+		client, err := controllerClients{builder, nil}.Client("declared")
+		must(t, err)
+		ctx := outputs.Within(t.Context(), "tests", []outputs.Write{{System: outputs.Kubernetes, Kind: "secrets", Verbs: []string{"patch"}}})
+		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "undeclared"}}, metav1.CreateOptions{})
+		if !errors.Is(err, outputs.ErrUndeclared) {
+			t.Errorf("%s: a ConfigMap was made: %v", name, err)
+		}
+		_, err = client.CoreV1().Secrets("default").Patch(ctx, "nowhere", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+		if errors.Is(err, outputs.ErrUndeclared) || !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: what is declared was not sent: %v", name, err)
+		}
+	}
+}
 
 // Every Event of ours about a Service is signed with a key on the leader's Lease: those of the framework's controller, and
 // our own, also after another replica has taken over.

@@ -11,29 +11,63 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
 
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
-// signingClients are the clients of the controllers, ours and the framework's, whose Events are signed.
-type signingClients struct {
+// controllerClients make the clients of the controllers, ours and the framework's: within a round they write what the
+// controller declares, and their Events are signed unless the signer is nil.
+type controllerClients struct {
 	cloudprovider.ControllerClientBuilder
 	signer *eventsign.Signer
 }
 
+// Config implements cloudprovider.ControllerClientBuilder.
+func (c controllerClients) Config(name string) (*rest.Config, error) {
+	config, err := c.ControllerClientBuilder.Config(name)
+	if err != nil {
+		return nil, fmt.Errorf("the settings of the client of %s: %w", name, err)
+	}
+	config.Wrap(outputs.Guard)
+	return config, nil
+}
+
+// ConfigOrDie implements cloudprovider.ControllerClientBuilder.
+func (c controllerClients) ConfigOrDie(name string) *rest.Config {
+	config, err := c.Config(name)
+	if err != nil {
+		klog.Fatal(err)
+	}
+	return config
+}
+
 // Client implements cloudprovider.ControllerClientBuilder.
-func (c signingClients) Client(name string) (kubernetes.Interface, error) {
-	client, err := c.ControllerClientBuilder.Client(name)
+func (c controllerClients) Client(name string) (kubernetes.Interface, error) {
+	config, err := c.Config(name)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of %s: %w", name, err)
+	}
+	if c.signer == nil {
+		return client, nil
 	}
 	return c.signer.Client(client), nil
 }
 
 // ClientOrDie implements cloudprovider.ControllerClientBuilder.
-func (c signingClients) ClientOrDie(name string) kubernetes.Interface {
-	return c.signer.Client(c.ControllerClientBuilder.ClientOrDie(name))
+func (c controllerClients) ClientOrDie(name string) kubernetes.Interface {
+	client, err := c.Client(name)
+	if err != nil {
+		klog.Fatal(err)
+	}
+	return client
 }
 
 // publishingLeases write the key that Events are signed with along with each Lease, so that it costs no write of its own.
