@@ -21,8 +21,8 @@ import (
 // virtualPrefix is where affinities of load balancers stand (libcalico-go, lib/backend/model block_affinity.go).
 const virtualPrefix = "/calico/ipam/v2/" + model.IPAMAffinityTypeVirtual + "/"
 
-// IPAM reads all data of Calico's IPAM, and what uses it, at one revision of the store, page by page. Pods are Kubernetes' and are not read. What cannot
-// be parsed is named in Unreadable.
+// IPAM reads all data of Calico's IPAM, and what uses it, at one revision of the store, page by page. Pods are
+// Kubernetes' and are not read. What cannot be parsed is named in Unreadable.
 func (d *Etcd) IPAM(ctx context.Context) (ipamcheck.Data, error) {
 	now, err := d.get(ctx, clusterInformationKey, clientv3.WithCountOnly())
 	if err != nil {
@@ -52,13 +52,15 @@ func (d *Etcd) IPAM(ctx context.Context) (ipamcheck.Data, error) {
 	return r.data, nil
 }
 
-// smallValuesPerPage is how many values of less than a kilobyte one answer has. With each page etcd counts all keys that are left.
+// smallValuesPerPage is how many values of less than a kilobyte one answer has. With each page etcd counts all keys
+// that are left.
 const smallValuesPerPage = 5_000
 
 // ipamReading collects what is read.
 type ipamReading struct {
 	data ipamcheck.Data
-	// texts are texts that occur many times, each once, and ones are the counts of handles that have one address in a block.
+	// texts are texts that occur many times, each once, and ones are the counts of handles that have one address in a
+	// block.
 	texts map[string]string
 	ones  map[string]map[netip.Prefix]int
 }
@@ -142,7 +144,8 @@ func (r *ipamReading) addHandle(key string, value []byte, revision int64) error 
 	return r.putHandle(strings.TrimPrefix(key, handlePrefix), handle.Block, revision, handle.Deleted)
 }
 
-// putHandle keeps a handle unless it is marked as deleted. Its ID is without what an old Windows CNI plugin left behind its end; see handleOf.
+// putHandle keeps a handle unless it is marked as deleted. Its ID is without what an old Windows CNI plugin left
+// behind its end; see handleOf.
 func (r *ipamReading) putHandle(id string, counts map[string]int, revision int64, deleted bool) error {
 	id, _, _ = strings.Cut(id, "\r")
 	parsed, err := r.counts(counts)
@@ -152,7 +155,8 @@ func (r *ipamReading) putHandle(id string, counts map[string]int, revision int64
 	return err
 }
 
-// counts are those of a handle. Nearly all handles have one address, and those of a block share their counts, which nobody changes.
+// counts are those of a handle. Nearly all handles have one address, and those of a block share their counts, which
+// nobody changes.
 func (r *ipamReading) counts(stored map[string]int) (map[netip.Prefix]int, error) {
 	counts := make(map[netip.Prefix]int, len(stored))
 	for text, n := range stored {

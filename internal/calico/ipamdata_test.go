@@ -23,7 +23,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// ipamWorld is a world in which nothing disagrees: two machines with every kind of tunnel and pods, of which one has a borrowed address.
+// ipamWorld is a world in which nothing disagrees: two machines with every kind of tunnel and pods, of which one has
+// a borrowed address.
 type ipamWorld struct {
 	*world
 	pods map[ipamcheck.Pod]bool
@@ -242,7 +243,8 @@ func (w *ipamWorld) etcdPlants(t *testing.T, family string) map[ipamcheck.Kind]f
 	}
 }
 
-// Each of the sixteen disagreements is found in a real etcd exactly once, in both address families, and nothing else with it.
+// Each of the sixteen disagreements is found in a real etcd exactly once, in both address families, and nothing else
+// with it.
 func TestIPAMFindsExactlyWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	w := newIPAMWorld(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 )
 
-// Annotations in which the kubernetes datastore keeps what is a field of a Calico Node or of an endpoint in etcd (libcalico-go,
-// lib/backend/k8s/resources node.go and lib/backend/k8s/conversion constants.go).
+// Annotations in which the kubernetes datastore keeps what is a field of a Calico Node or of an endpoint in etcd
+// (libcalico-go, lib/backend/k8s/resources node.go and lib/backend/k8s/conversion constants.go).
 const (
 	annotationIPv4      = "projectcalico.org/IPv4Address"
 	annotationIPv6      = "projectcalico.org/IPv6Address"
@@ -28,8 +28,8 @@ const (
 	annotationContainer = "cni.projectcalico.org/containerID"
 )
 
-// IPAM reads all data of Calico's IPAM, and what uses it. Each kind is of one moment, and the kinds are of several: only what two readings
-// show alike is so. IPPools that may not be listed are reported in the data.
+// IPAM reads all data of Calico's IPAM, and what uses it. Each kind is of one moment, and the kinds are of several:
+// only what two readings show alike is so. IPPools that may not be listed are reported in the data.
 func (d *KubernetesAPI) IPAM(ctx context.Context) (ipamcheck.Data, error) {
 	r := newIPAMReading()
 	for _, part := range []struct {
@@ -151,7 +151,8 @@ func (r *ipamReading) addNodeMetadata(node metav1.ObjectMeta) error {
 	return nil
 }
 
-// addPodMetadata keeps a pod with addresses as an endpoint. The CNI plugin empties the annotations when it has released them.
+// addPodMetadata keeps a pod with addresses as an endpoint. The CNI plugin empties the annotations when it has
+// released them.
 func (r *ipamReading) addPodMetadata(pod metav1.ObjectMeta) error {
 	addresses := pod.Annotations[annotationPodIPs]
 	if addresses == "" {

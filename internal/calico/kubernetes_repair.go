@@ -37,7 +37,8 @@ func customNames() repairNames {
 	}
 }
 
-// PlanRepair reads what a disagreement is about, and returns the write that ends it, as that of etcd does. The values of the change are specs.
+// PlanRepair reads what a disagreement is about, and returns the write that ends it, as that of etcd does. The values
+// of the change are specs.
 func (d *KubernetesAPI) PlanRepair(ctx context.Context, x ipamcheck.Disagreement) (Repair, error) {
 	keys, err := customNames().of(x)
 	if err != nil {
@@ -106,8 +107,8 @@ func ipamKind(key string) (kind, name string, err error) {
 	return "", "", fmt.Errorf("%q is not the key of a block, a handle or an affinity in the kubernetes datastore", key)
 }
 
-// ApplyRepair writes a repair, if all that it depends on is as it was read. There is no transaction over several objects here: the others are read again
-// right before the write, which itself depends on its object alone.
+// ApplyRepair writes a repair, if all that it depends on is as it was read. There is no transaction over several
+// objects here: the others are read again right before the write, which itself depends on its object alone.
 func (d *KubernetesAPI) ApplyRepair(ctx context.Context, r Repair) error {
 	if err := d.checkReady(ctx); err != nil {
 		return err
@@ -150,7 +151,8 @@ func (d *KubernetesAPI) writeSpec(ctx context.Context, key string, object *custo
 	return err
 }
 
-// Revert undoes a change, if its object has the spec that the change left; otherwise it refuses (ErrNotRestored). An object as before is ErrUnchanged.
+// Revert undoes a change, if its object has the spec that the change left; otherwise it refuses (ErrNotRestored). An
+// object as before is ErrUnchanged.
 func (d *KubernetesAPI) Revert(ctx context.Context, c Change, dryRun bool) error {
 	if _, _, err := ipamKind(c.Key); err != nil || c.Before == c.After {
 		return errors.Join(fmt.Errorf("%w: %q is not a key that a repair has changed; check DATASTORE_TYPE", ErrNotRestored, c.Key), err)

@@ -19,7 +19,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 )
 
-// Change is one key before and after a repair, for the journal; an empty value is that of a key which is absent. Its JSON form MUST stay readable.
+// Change is one key before and after a repair, for the journal; an empty value is that of a key which is absent. Its
+// JSON form MUST stay readable.
 type Change struct {
 	Key    string `json:"key"`
 	Before string `json:"before,omitempty"`
@@ -51,8 +52,8 @@ func etcdNames() repairNames {
 	}
 }
 
-// PlanRepair reads what a disagreement is about, and returns the write that ends it. If it is not as it was when it was found, by the same judgment, the
-// error is a *ConflictError. Every repair changes one key.
+// PlanRepair reads what a disagreement is about, and returns the write that ends it. If it is not as it was when it
+// was found, by the same judgment, the error is a *ConflictError. Every repair changes one key.
 func (d *Etcd) PlanRepair(ctx context.Context, x ipamcheck.Disagreement) (Repair, error) {
 	r, err := d.readRepair(ctx, x)
 	if err != nil {
@@ -62,7 +63,8 @@ func (d *Etcd) PlanRepair(ctx context.Context, x ipamcheck.Disagreement) (Repair
 	return Repair{Change: change, seen: r.seen}, err
 }
 
-// ApplyRepair writes a repair, if all that it depends on is as it was read; otherwise it is a *ConflictError, and nothing is written.
+// ApplyRepair writes a repair, if all that it depends on is as it was read; otherwise it is a *ConflictError, and
+// nothing is written.
 func (d *Etcd) ApplyRepair(ctx context.Context, r Repair) error {
 	if _, err := d.commitReady(ctx, nil, r.seen, r.Change.op()); err != nil {
 		return fmt.Errorf("repairing %s: %w", r.Change.Key, err)
@@ -77,8 +79,8 @@ func (c Change) op() clientv3.Op {
 	return clientv3.OpPut(c.Key, c.After)
 }
 
-// Revert undoes a change, if its key is as the change left it; otherwise it refuses (ErrNotRestored). A key that is as before is ErrUnchanged. Only
-// blocks, handles and affinities are changed.
+// Revert undoes a change, if its key is as the change left it; otherwise it refuses (ErrNotRestored). A key that is
+// as before is ErrUnchanged. Only blocks, handles and affinities are changed.
 func (d *Etcd) Revert(ctx context.Context, c Change, dryRun bool) error {
 	ofIPAM := func(prefix string) bool { return strings.HasPrefix(c.Key, prefix) }
 	if !slices.ContainsFunc([]string{blockPrefix, handlePrefix, affinityPrefix}, ofIPAM) || c.Before == c.After {
@@ -268,7 +270,8 @@ func assignedTo(block *storedBlock, handle string) (n int) {
 	return n
 }
 
-// confirmedAffinity is the affinity of the host to its block, or nothing if the block is not affine to it. A machine without a Calico Node is removed as a whole.
+// confirmedAffinity is the affinity of the host to its block, or nothing if the block is not affine to it. A machine
+// without a Calico Node is removed as a whole.
 func (r *repairReading) confirmedAffinity(x ipamcheck.Disagreement, key string, names repairNames) (string, error) {
 	if len(r.reading.data.Nodes) == 0 {
 		return "", &ConflictError{Key: names.node(x.Host), Detail: "there is no such Calico Node: what the machine has left is removed with the machine"}

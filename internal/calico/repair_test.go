@@ -14,7 +14,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 )
 
-// Each kind that a program repairs is repaired by one write, which the journal undoes byte for byte, and what only a person can end is refused.
+// Each kind that a program repairs is repaired by one write, which the journal undoes byte for byte, and what only a
+// person can end is refused.
 func TestRepairsEndADisagreementAndCanBeUndone(t *testing.T) {
 	t.Parallel()
 	w := newIPAMWorld(t)
@@ -83,7 +84,8 @@ func (w *ipamWorld) expectRepaired(t *testing.T, kind ipamcheck.Kind, planted ma
 	}
 }
 
-// A repair is not written when anything that it depends on was written since it was prepared, and not prepared when it is over.
+// A repair is not written when anything that it depends on was written since it was prepared, and not prepared when
+// it is over.
 func TestRepairsHoldOnlyInTheStateTheyWereDecidedIn(t *testing.T) {
 	t.Parallel()
 	w := newIPAMWorld(t)

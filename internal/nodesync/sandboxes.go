@@ -30,10 +30,11 @@ func (l Leftover) GoneFrom(node string, pod PodLookup) bool {
 	return pod.Node == node && (l.Living.Name != "" || pod.Container == l.Sandbox)
 }
 
-// OldSandboxes returns those of the holdings of living pods that earlier pods of their names have left. The Node that a
-// pod is bound to decides between hosts, once something of it is there; on that host the endpoint's container ID decides
-// between addresses, if an address has it as well: then handles name sandboxes here. What a pod has of several networks
-// is of one sandbox. That a sandbox looks old for a moment while another starts is for the sweeps to outlast.
+// OldSandboxes returns those of the holdings of living pods that earlier pods of their names have left. The Node that
+// a pod is bound to decides between hosts, once something of it is there; on that host the endpoint's container ID
+// decides between addresses, if an address has it as well: then handles name sandboxes here. What a pod has of
+// several networks is of one sandbox. That a sandbox looks old for a moment while another starts is for the sweeps to
+// outlast.
 func OldSandboxes(nodes []CalicoNode, held []Sandboxed, pods []PodLookup) (old []Leftover) {
 	hosts := map[string][]string{}
 	for _, n := range nodes {

@@ -70,7 +70,8 @@ func (c controllerClients) ClientOrDie(name string) kubernetes.Interface {
 	return client
 }
 
-// publishingLeases write the key that Events are signed with along with each Lease, so that it costs no write of its own.
+// publishingLeases write the key that Events are signed with along with each Lease, so that it costs no write of its
+// own.
 type publishingLeases struct {
 	coordination.CoordinationV1Interface
 	signer *eventsign.Signer

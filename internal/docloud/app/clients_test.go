@@ -47,8 +47,8 @@ func TestControllersWriteWhatTheyDeclare(t *testing.T) {
 	}
 }
 
-// Every Event of ours about a Service is signed with a key on the leader's Lease: those of the framework's controller, and
-// our own, also after another replica has taken over.
+// Every Event of ours about a Service is signed with a key on the leader's Lease: those of the framework's
+// controller, and our own, also after another replica has taken over.
 func TestEventsAboutAServiceAreSigned(t *testing.T) {
 	c := controlplane.Shared(t)
 	forgetRecord(t, c)

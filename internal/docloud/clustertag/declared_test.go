@@ -23,7 +23,8 @@ type write string
 
 func (w write) String() string { return string(w) }
 
-// A controller that writes what it has not declared fails, and nothing is sent, through the clients that all controllers have.
+// A controller that writes what it has not declared fails, and nothing is sent, through the clients that all
+// controllers have.
 func TestUndeclaredWritesAreNotSent(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.service("one")

@@ -17,7 +17,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// runRepair repairs IPAM's data. It takes no Lease: each repair is one transaction that depends on all that it was decided on, so that a controller may run alongside.
+// runRepair repairs IPAM's data. It takes no Lease: each repair is one transaction that depends on all that it was
+// decided on, so that a controller may run alongside.
 func (a *applyCommand) runRepair(ctx context.Context) error {
 	sides, err := commands.Open(ctx, a.options, a.options.settings.Datastore)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// disagree puts three disagreements into the scene's datastore, of which a program repairs two, and returns what the datastore holds then.
+// disagree puts three disagreements into the scene's datastore, of which a program repairs two, and returns what the
+// datastore holds then.
 func (s *scene) disagree(machine, handle string) map[string]string {
 	s.t.Helper()
 	dump := s.etcd.Dump(s.t)
@@ -36,7 +37,8 @@ func (s *scene) disagree(machine, handle string) map[string]string {
 	return s.etcd.Dump(s.t)
 }
 
-// plan --repair shows what apply --repair makes, each repair is in the journal, and restore undoes them: from a folder, and from ConfigMaps.
+// plan --repair shows what apply --repair makes, each repair is in the journal, and restore undoes them: from a
+// folder, and from ConfigMaps.
 func TestApplyRepair(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "repair", 0)

@@ -74,7 +74,8 @@ func (x *IPAM) Command(where string) *cobra.Command {
 	return cmd
 }
 
-// Disagreements reads Calico's IPAM and, if anything disagrees, reads it again after the wait. It returns the last reading, and what all readings show alike.
+// Disagreements reads Calico's IPAM and, if anything disagrees, reads it again after the wait. It returns the last
+// reading, and what all readings show alike.
 func (s Sides) Disagreements(ctx context.Context, wait time.Duration, clock clock.Clock) (ipamcheck.Data, []ipamcheck.Disagreement, error) {
 	data, err := s.readIPAM(ctx)
 	if err != nil {
@@ -95,7 +96,8 @@ func (s Sides) Disagreements(ctx context.Context, wait time.Duration, clock cloc
 	return data, ipamcheck.Confirmed(found, ipamcheck.Check(data)), nil
 }
 
-// readIPAM is one reading. Pods are listed before and after the datastore, so that one that came or went meanwhile counts as existing.
+// readIPAM is one reading. Pods are listed before and after the datastore, so that one that came or went meanwhile
+// counts as existing.
 func (s Sides) readIPAM(ctx context.Context) (ipamcheck.Data, error) {
 	before, err := s.pods(ctx)
 	if err != nil {

@@ -23,7 +23,8 @@ type RepairStore interface {
 	ApplyRepair(ctx context.Context, r calico.Repair) error
 }
 
-// RepairHost stands in an entry of the journal instead of a machine's name, for repairs of IPAM's data. No machine can be called so.
+// RepairHost stands in an entry of the journal instead of a machine's name, for repairs of IPAM's data. No machine
+// can be called so.
 const RepairHost = "ipam repair"
 
 const (
@@ -33,14 +34,16 @@ const (
 	repairAttempts = 5
 )
 
-// Repairer makes repairs of IPAM's data: each is journaled, and is one write that depends on all that it was decided on.
+// Repairer makes repairs of IPAM's data: each is journaled, and is one write that depends on all that it was decided
+// on.
 type Repairer struct {
 	Store RepairStore
 	// Journal is where the changes are kept first, nil for nowhere.
 	Journal    Journal
 	ClusterUID string
 	Clock      clock.PassiveClock
-	// Say reports what became of each repair. The error is nil for one that is made, and a conflict (calico.ErrConflict) for one that no longer applies.
+	// Say reports what became of each repair. The error is nil for one that is made, and a conflict
+	// (calico.ErrConflict) for one that no longer applies.
 	Say func(r ipamcheck.Repair, err error) error
 }
 
@@ -50,7 +53,8 @@ type prepared struct {
 	write calico.Repair
 }
 
-// Run makes the repairs of a plan in their order, one kind after the other. The error is one after which nothing more was tried.
+// Run makes the repairs of a plan in their order, one kind after the other. The error is one after which nothing more
+// was tried.
 func (r *Repairer) Run(ctx context.Context, plan ipamcheck.Plan) error {
 	snapshot, err := r.Store.Snapshot(ctx)
 	if err != nil {
@@ -72,7 +76,8 @@ func (r *Repairer) Run(ctx context.Context, plan ipamcheck.Plan) error {
 	return nil
 }
 
-// some makes repairs of one kind. What conflicts with a write of somebody else's, or with another repair of these, is prepared again.
+// some makes repairs of one kind. What conflicts with a write of somebody else's, or with another repair of these, is
+// prepared again.
 func (r *Repairer) some(ctx context.Context, repairs []ipamcheck.Repair) error {
 	for attempt := 1; len(repairs) > 0; attempt++ {
 		ready, later, err := r.prepare(ctx, repairs)

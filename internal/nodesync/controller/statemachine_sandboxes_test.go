@@ -18,8 +18,8 @@ import (
 )
 
 // Pods that come again under their names, on their machine or on another, as those of a StatefulSet do: what their
-// earlier sandboxes have left is found and goes, and nothing of a sandbox that runs, whatever its kubelet and its plugin
-// do meanwhile.
+// earlier sandboxes have left is found and goes, and nothing of a sandbox that runs, whatever its kubelet and its
+// plugin do meanwhile.
 func TestOldSandboxesOfPodsThatComeAgain(t *testing.T) {
 	t.Parallel()
 	stats := newShare(t, "pods that come again", "old sandboxes removed", "killed pods", "dead kubelets")

@@ -297,7 +297,8 @@ func TestWorkersKeepTheInvariants(t *testing.T) {
 	})
 }
 
-// Workers that believe every machine gone, or that are told so after it has come back, are found out by the same checks.
+// Workers that believe every machine gone, or that are told so after it has come back, are found out by the same
+// checks.
 func TestTheWatcherFindsWrongWorkers(t *testing.T) {
 	t.Parallel()
 	metrics := NewMetrics(prometheus.NewRegistry())

@@ -27,7 +27,8 @@ type Disagreement struct {
 	Blocks []netip.Prefix
 }
 
-// Check returns the disagreements of one reading, by kind in their order and then by subject. It may contain changes that are under way; see [Confirmed].
+// Check returns the disagreements of one reading, by kind in their order and then by subject. It may contain changes
+// that are under way; see [Confirmed].
 func Check(d Data) []Disagreement {
 	c := newChecking(d)
 	c.blocks()
@@ -186,7 +187,8 @@ func affineText(host string) string {
 	return " of " + host
 }
 
-// freeAndAssigned looks for addresses of a block that its list of free addresses has wrongly, one disagreement for each.
+// freeAndAssigned looks for addresses of a block that its list of free addresses has wrongly, one disagreement for
+// each.
 func (c *checking) freeAndAssigned(b Block) {
 	taken := map[netip.Addr]Allocation{}
 	for _, a := range b.Allocations {

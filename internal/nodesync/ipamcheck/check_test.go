@@ -22,8 +22,9 @@ func sandbox(i int) string { return fmt.Sprintf("%064x", i) }
 
 func handle(i int) string { return "k8s-pod-network." + sandbox(i) }
 
-// healthy draws a datastore in which nothing disagrees: machines with blocks of both families, of which some are borrowed from, tunnels, pods of one or two
-// addresses, addresses in cooldown, virtual machines, addresses that Calico reserves for Windows, and changes that are under way and agree.
+// healthy draws a datastore in which nothing disagrees: machines with blocks of both families, of which some are
+// borrowed from, tunnels, pods of one or two addresses, addresses in cooldown, virtual machines, addresses that
+// Calico reserves for Windows, and changes that are under way and agree.
 func healthy(t *rapid.T) ipamcheck.Data {
 	d := ipamcheck.Data{
 		Pools: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/64")}, Pods: map[ipamcheck.Pod]bool{},

@@ -16,10 +16,12 @@ type Data struct {
 	Affinities  []Affinity
 	Endpoints   []Endpoint
 	Nodes       []Node
-	// Pods are the pods of Kubernetes that have not finished. PodsUnread is why they could not be read, empty if they were.
+	// Pods are the pods of Kubernetes that have not finished. PodsUnread is why they could not be read, empty if they
+	// were.
 	Pods       map[Pod]bool
 	PodsUnread string
-	// Unreadable are the keys of objects that exist and could not be parsed. UnreadableBlock reports that a block is among them: it may use any handle.
+	// Unreadable are the keys of objects that exist and could not be parsed. UnreadableBlock reports that a block is
+	// among them: it may use any handle.
 	Unreadable      []string
 	UnreadableBlock bool
 }
@@ -30,7 +32,8 @@ type Pod struct{ Namespace, Name string }
 // Block is one IPAM block.
 type Block struct {
 	CIDR netip.Prefix
-	// AffineTo is the host to which the block says that it is affine, empty for none, "virtual:<name>" for load balancers.
+	// AffineTo is the host to which the block says that it is affine, empty for none, "virtual:<name>" for load
+	// balancers.
 	AffineTo    string
 	Revision    int64
 	Allocations []Allocation
@@ -50,7 +53,8 @@ type Allocation struct {
 	Cooling bool
 	// Reserved reports that Calico itself reserves the address, for Windows.
 	Reserved bool
-	// Shared reports that the address may outlive its pod or be another's as well: a virtual machine's, or one with attributes of a newer Calico.
+	// Shared reports that the address may outlive its pod or be another's as well: a virtual machine's, or one with
+	// attributes of a newer Calico.
 	Shared bool
 }
 

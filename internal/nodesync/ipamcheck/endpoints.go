@@ -14,7 +14,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// endpoints compares what endpoints have with what IPAM has assigned. Endpoints of pods that are gone are leftovers as a whole; see pods.
+// endpoints compares what endpoints have with what IPAM has assigned. Endpoints of pods that are gone are leftovers
+// as a whole; see pods.
 func (c *checking) endpoints() {
 	if c.UnreadableBlock || len(c.Blocks) == 0 {
 		return // another block may have the address, or addresses are not Calico's to assign
@@ -63,8 +64,8 @@ func (c *checking) ofIPAM(address netip.Addr) bool {
 	return slices.ContainsFunc(c.Pools, has) || slices.ContainsFunc(c.cidrs, has)
 }
 
-// sandboxOf is the sandbox in a handle, which the CNI plugin writes as <network>.<sandbox>, "" for a handle of another form
-// (cni-plugin, pkg/ipamplugin; container runtimes name a sandbox by 64 hexadecimal digits).
+// sandboxOf is the sandbox in a handle, which the CNI plugin writes as <network>.<sandbox>, "" for a handle of
+// another form (cni-plugin, pkg/ipamplugin; container runtimes name a sandbox by 64 hexadecimal digits).
 func sandboxOf(handle string) string {
 	sandbox := handle[strings.LastIndex(handle, ".")+1:]
 	if len(sandbox) != 64 || strings.Trim(sandbox, "0123456789abcdef") != "" {

@@ -14,7 +14,8 @@ import (
 // CheckIPAM is the check of findings that are about no kind. It stands in JSON and MUST NOT change.
 const CheckIPAM = "ipam"
 
-// Findings are the disagreements for people: one finding for each kind, with its count and its first example. The check of each is its kind.
+// Findings are the disagreements for people: one finding for each kind, with its count and its first example. The
+// check of each is its kind.
 func Findings(d Data, found []Disagreement) []finding.Finding {
 	checks := make([]finding.Check[[]Disagreement], 0, len(Meanings())+1)
 	for _, m := range Meanings() {

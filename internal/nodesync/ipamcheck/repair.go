@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Plan is what a repair does about disagreements, one kind after the other in the order of [Meanings], and what it leaves to a person. The names of its fields stand in
-// JSON and MUST NOT change.
+// Plan is what a repair does about disagreements, one kind after the other in the order of [Meanings], and what it
+// leaves to a person. The names of its fields stand in JSON and MUST NOT change.
 type Plan struct {
 	Repairs   []Repair `json:"repairs"`
 	LeftAlone []Left   `json:"leftAlone"`
@@ -77,7 +77,8 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Same reports whether a disagreement of the same kind about the same thing in the same state is among those that were found.
+// Same reports whether a disagreement of the same kind about the same thing in the same state is among those that
+// were found.
 func Same(found []Disagreement, d Disagreement) bool {
 	return slices.ContainsFunc(found, func(f Disagreement) bool { return f.Kind == d.Kind && f.Subject == d.Subject && f.Stamp == d.Stamp })
 }

@@ -30,7 +30,8 @@ func newSigner(t *testing.T) *eventsign.Signer {
 	return s
 }
 
-// recorded is an Event that client-go's recorder has sent through the Signer, as often as times says, as one that counts.
+// recorded is an Event that client-go's recorder has sent through the Signer, as often as times says, as one that
+// counts.
 func recorded(t *testing.T, s *eventsign.Signer, times int32) corev1.Event {
 	t.Helper()
 	client := fake.NewClientset()

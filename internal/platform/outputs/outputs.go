@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs compares what a controller writes with what it declares to write. It links no client, so that every adapter can ask it.
+// Package outputs compares what a controller writes with what it declares to write. It links no client, so that every
+// adapter can ask it.
 package outputs
 
 import (
@@ -15,10 +16,11 @@ import (
 
 // Systems that controllers write to.
 const (
-	// Kubernetes: the kind of a write is the resource with its group and its subresource, such as services/status or leases.coordination.k8s.io, and
-	// the verb is that of RBAC.
+	// Kubernetes: the kind of a write is the resource with its group and its subresource, such as services/status or
+	// leases.coordination.k8s.io, and the verb is that of RBAC.
 	Kubernetes = "kubernetes"
-	// DigitalOcean: the kind is the route with its identifiers replaced, such as v2/tags/{tag_id}/resources, and the verb is the method.
+	// DigitalOcean: the kind is the route with its identifiers replaced, such as v2/tags/{tag_id}/resources, and the
+	// verb is the method.
 	DigitalOcean = "digitalocean"
 )
 
@@ -28,7 +30,8 @@ type Write struct {
 	Verbs        []string
 }
 
-// ErrUndeclared means that a controller tried to write what is not among its Writes, which is a bug of this program. Nothing was written.
+// ErrUndeclared means that a controller tried to write what is not among its Writes, which is a bug of this program.
+// Nothing was written.
 var ErrUndeclared = errors.New("the controller does not declare this write")
 
 // declared are the writes of the controller that a round is one of.
@@ -44,7 +47,8 @@ func Within(ctx context.Context, controller string, writes []Write) context.Cont
 	return context.WithValue(ctx, key{}, declared{controller, writes})
 }
 
-// Allowed returns nil if ctx is not that of a round, or its controller declares the write, and [ErrUndeclared] otherwise. Adapters ask before each write.
+// Allowed returns nil if ctx is not that of a round, or its controller declares the write, and [ErrUndeclared]
+// otherwise. Adapters ask before each write.
 func Allowed(ctx context.Context, system, kind, verb string) error {
 	o, inRound := ctx.Value(key{}).(declared)
 	if !inRound || slices.ContainsFunc(o.writes, func(w Write) bool {
@@ -55,7 +59,8 @@ func Allowed(ctx context.Context, system, kind, verb string) error {
 	return fmt.Errorf("%s: %s %s of %s: %w", o.controller, verb, kind, system, ErrUndeclared)
 }
 
-// Guard returns a transport for clients of Kubernetes that sends no write that is not declared. It has the signature of [k8s.io/client-go/rest.Config.Wrap].
+// Guard returns a transport for clients of Kubernetes that sends no write that is not declared. It has the signature
+// of [k8s.io/client-go/rest.Config.Wrap].
 func Guard(next http.RoundTripper) http.RoundTripper { return guard{next} }
 
 type guard struct{ next http.RoundTripper }
@@ -76,8 +81,8 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(r)
 }
 
-// resource returns the kind of a write from the path of its URL: /api/VERSION/… or /apis/GROUP/VERSION/…, then namespaces/NAME/ or not, then
-// RESOURCE/NAME/SUBRESOURCE.
+// resource returns the kind of a write from the path of its URL: /api/VERSION/… or /apis/GROUP/VERSION/…, then
+// namespaces/NAME/ or not, then RESOURCE/NAME/SUBRESOURCE.
 func resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	group := ""

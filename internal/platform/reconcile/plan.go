@@ -19,7 +19,8 @@ type Plan[N comparable, S, M any] struct {
 	Needs []N
 	// Steps are the writes, in their order.
 	Steps []S
-	// Refusals are what is not done until a person or the world changes something. They are reported, and the next round is the next resync.
+	// Refusals are what is not done until a person or the world changes something. They are reported, and the next
+	// round is the next resync.
 	Refusals []error
 	// Unread is what could not be read: the plan does without, and the round is made again.
 	Unread []error
@@ -47,7 +48,8 @@ type Outcome string
 const (
 	// Done: it was made.
 	Done Outcome = "done"
-	// Conflict: what it was decided on has changed since, nothing was written, and the next round decides again. It is no failure.
+	// Conflict: what it was decided on has changed since, nothing was written, and the next round decides again. It
+	// is no failure.
 	Conflict Outcome = "conflict"
 	// Gone: what it was about does not exist any more. It is no failure either.
 	Gone Outcome = "gone"

@@ -24,8 +24,8 @@ type None struct{}
 // Learned takes in what was read.
 type Learned func()
 
-// Options are a controller: W is what it observes, N what a plan may need besides, S its steps and M what is saved. Functions that are nil are left out,
-// but for Observe, Plan and Apply.
+// Options are a controller: W is what it observes, N what a plan may need besides, S its steps and M what is saved.
+// Functions that are nil are left out, but for Observe, Plan and Apply.
 type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	LoopOptions
 
@@ -43,15 +43,19 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Observe func(ctx context.Context, key string) (W, error)
 	// Plan decides. It is a function of its argument.
 	Plan func(W) Plan[N, S, M]
-	// Satisfy reads what a plan needs. What it returns takes in what came of it, which may be that it could not be read; nil if nothing was learned.
+	// Satisfy reads what a plan needs. What it returns takes in what came of it, which may be that it could not be
+	// read; nil if nothing was learned.
 	Satisfy func(ctx context.Context, w W, need N) (Learned, error)
-	// NeedsAtOnce is how many needs are satisfied side by side, 1 if it is 0; MostNeeds how many in one round, all if it is 0.
+	// NeedsAtOnce is how many needs are satisfied side by side, 1 if it is 0; MostNeeds how many in one round, all if
+	// it is 0.
 	NeedsAtOnce, MostNeeds int
 	// Save remembers, so that the next process knows.
 	Save func(ctx context.Context, memory M) error
-	// Trusted is the last look before the first write: nil if what was read is still about this cluster, and else one sentence.
+	// Trusted is the last look before the first write: nil if what was read is still about this cluster, and else one
+	// sentence.
 	Trusted func(ctx context.Context) error
-	// Always reports of a step that it may be made although what was to be remembered could not be saved, and without trust.
+	// Always reports of a step that it may be made although what was to be remembered could not be saved, and without
+	// trust.
 	Always func(S) bool
 	// Subject names what a step is about; nil if all are about the same.
 	Subject func(S) string
@@ -215,7 +219,8 @@ func (r *Runner[W, N, S, M]) always(steps []S) (out []S) {
 	return out
 }
 
-// apply makes the steps of each subject until one is not done. It returns those that were tried, in the order of the plan.
+// apply makes the steps of each subject until one is not done. It returns those that were tried, in the order of the
+// plan.
 func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried []Applied[S]) {
 	of, subjects := map[string][]int{}, []string(nil)
 	for i, step := range steps {

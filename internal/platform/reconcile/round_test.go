@@ -190,7 +190,8 @@ func TestSideBySide(t *testing.T) {
 	})
 }
 
-// A note is told once while it holds, whatever its words, and a round that failed does not know that it has stopped to hold.
+// A note is told once while it holds, whatever its words, and a round that failed does not know that it has stopped
+// to hold.
 func TestNotesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	var now plan

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package birdtemplates is the command bird-templates: it patches the templates of a user's Calico and shows where the patch is in force.
+// Package birdtemplates is the command bird-templates: it patches the templates of a user's Calico and shows where
+// the patch is in force.
 package birdtemplates
 
 import (

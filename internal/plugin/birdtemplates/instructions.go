@@ -11,7 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
 )
 
-// settle is how long each node's calico-node has to be ready before the next is replaced, in seconds: reflectors have their sessions again by then.
+// settle is how long each node's calico-node has to be ready before the next is replaced, in seconds: reflectors have
+// their sessions again by then.
 const settle = 30
 
 // object is a JSON object.

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 )
 
-// An Event in a Service's namespace is believed if a key on the cloud controller manager's Lease has signed it, and that
-// Lease is in a namespace of ours.
+// An Event in a Service's namespace is believed if a key on the cloud controller manager's Lease has signed it, and
+// that Lease is in a namespace of ours.
 func TestASignedEventIsBelieved(t *testing.T) {
 	t.Parallel()
 	signer, err := eventsign.New()

@@ -38,7 +38,8 @@ func apart(text string) (others string, inserted []string) {
 	return strings.Join(rest, "\n"), inserted
 }
 
-// TestPatchOfEachVersion compares the patched templates of Calico 3.29 to 3.31 with what was reviewed, by hash, and sees that only lines were inserted.
+// TestPatchOfEachVersion compares the patched templates of Calico 3.29 to 3.31 with what was reviewed, by hash, and
+// sees that only lines were inserted.
 func TestPatchOfEachVersion(t *testing.T) {
 	t.Parallel()
 	for _, v := range calicobird.Versions(t) {
@@ -109,7 +110,8 @@ protocol bfd {
 	}
 }
 
-// TestPatchRefuses gives templates that are not Calico's, and expects one sentence that names file, place and expectation.
+// TestPatchRefuses gives templates that are not Calico's, and expects one sentence that names file, place and
+// expectation.
 func TestPatchRefuses(t *testing.T) {
 	t.Parallel()
 	v := calicobird.Versions(t)[0]
@@ -148,7 +150,8 @@ func TestPatchRefuses(t *testing.T) {
 	}
 }
 
-// TestPatchWithoutALine takes each line from a template in turn: either that is refused, or all is inserted and nothing else is changed.
+// TestPatchWithoutALine takes each line from a template in turn: either that is refused, or all is inserted and
+// nothing else is changed.
 func TestPatchWithoutALine(t *testing.T) {
 	t.Parallel()
 	v := calicobird.Versions(t)[0]

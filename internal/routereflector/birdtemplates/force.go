@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// ConfigMap is the name of the ConfigMap with templates that Calico lets its users replace, and Folder is where calico-node reads them.
+// ConfigMap is the name of the ConfigMap with templates that Calico lets its users replace, and Folder is where
+// calico-node reads them.
 const (
 	ConfigMap = "bird-templates"
 	Folder    = "/etc/calico/confd/templates"
@@ -58,8 +59,8 @@ func (i Installation) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// Nodes returns what is known of each node with a pod of calico-node, by name. A pod reads the templates as they were when it was created, since files of a
-// ConfigMap that are mounted one by one do not change afterwards.
+// Nodes returns what is known of each node with a pod of calico-node, by name. A pod reads the templates as they were
+// when it was created, since files of a ConfigMap that are mounted one by one do not change afterwards.
 func (i Installation) Nodes() []Node {
 	unusable := i.unusable()
 	out := make([]Node, 0, len(i.Pods))
@@ -108,7 +109,8 @@ func (i Installation) unread(p Pod) string {
 	return ""
 }
 
-// Summary is the most frequent cause, with the nodes that have it, of the nodes on which the patch is not in force; and how many these are.
+// Summary is the most frequent cause, with the nodes that have it, of the nodes on which the patch is not in force;
+// and how many these are.
 func Summary(nodes []Node) (missing int, why string, names []string) {
 	byWhy := map[string][]string{}
 	for _, n := range nodes {

@@ -66,8 +66,8 @@ func StateOf(file, text string) (State, error) {
 	return Unpatched, nil
 }
 
-// Patch returns a template with the insertions of this version in place of those of any version. The error says which file is not as expected, where, and
-// what was expected there.
+// Patch returns a template with the insertions of this version in place of those of any version. The error says which
+// file is not as expected, where, and what was expected there.
 func Patch(file, text string) (string, error) {
 	f, err := familyOf(file)
 	if err != nil {
@@ -153,7 +153,8 @@ func (p *patcher) result() string {
 	return strings.Join(out, "\n")
 }
 
-// foreign are options that Calico's templates do not have: someone has added them, and the insertions could contradict them.
+// foreign are options that Calico's templates do not have: someone has added them, and the insertions could
+// contradict them.
 var foreign = regexp.MustCompile(`^\s*(bfd|protocol bfd|hold time|startup hold time|keepalive time|graceful restart wait)\b`)
 
 func (p *patcher) refuseForeign() error {

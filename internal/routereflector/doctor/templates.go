@@ -11,7 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
 )
 
-// templates reports on how many nodes the patched BIRD templates are in force, where there are reflectors. Without them all works; a dead neighbor is lost later.
+// templates reports on how many nodes the patched BIRD templates are in force, where there are reflectors. Without
+// them all works; a dead neighbor is lost later.
 func templates(x examined) []finding.Finding {
 	if x.NoTemplates != "" && len(x.reflectors) > 0 {
 		return []finding.Finding{{Severity: finding.Note, Unread: true, What: "whether patched BIRD templates are in force is unknown: " + x.NoTemplates}}

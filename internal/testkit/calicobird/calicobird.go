@@ -32,12 +32,13 @@ func pinned(t *testing.T, file string) string {
 	return string(content)
 }
 
-// Version is a template of one version of Calico. Those of older ones are made from that of 3.31 by taking out what came later: their texts are not in this
-// repository, and their hashes prove that these are they.
+// Version is a template of one version of Calico. Those of older ones are made from that of 3.31 by taking out what
+// came later: their texts are not in this repository, and their hashes prove that these are they.
 type Version struct {
 	Name, File, Text string
-	// original and Patched are the first digits of the SHA-256 of the template, as `git show v3.30.0:confd/etc/calico/confd/templates/bird.cfg.template`
-	// of Calico's repository has it, and of what Patch makes of it.
+	// original and Patched are the first digits of the SHA-256 of the template, as `git show
+	// v3.30.0:confd/etc/calico/confd/templates/bird.cfg.template` of Calico's repository has it, and of what Patch
+	// makes of it.
 	original, Patched string
 }
 

@@ -31,7 +31,8 @@ import (
 // Plan is a plan whose memory is the world after it was saved.
 type Plan[W any, S fmt.Stringer] = reconcile.Plan[reconcile.None, S, W]
 
-// Planner is what is tested. Worlds are values: no function changes its argument. Functions that are nil are left out, but for Draw, Plan, Apply and Same.
+// Planner is what is tested. Worlds are values: no function changes its argument. Functions that are nil are left
+// out, but for Draw, Plan, Apply and Same.
 type Planner[W any, S fmt.Stringer] struct {
 	// Draw draws a world.
 	Draw func(*rapid.T) W
@@ -119,8 +120,8 @@ const (
 	lost     fault = "its answer is lost"
 )
 
-// faults says what ends elsewhere with a fault at an effect, which pick picks, than without; empty for nothing. One of many effects is picked, so that a
-// world with many costs no more than one with few.
+// faults says what ends elsewhere with a fault at an effect, which pick picks, than without; empty for nothing. One
+// of many effects is picked, so that a world with many costs no more than one with few.
 func (p Planner[W, S]) faults(w W, pick func(n int) int) string {
 	want, effects, broken := p.run(w, none, 0)
 	if broken != "" || effects == 0 {
@@ -189,7 +190,8 @@ func (p *process[W, S]) runner() *reconcile.Runner[W, reconcile.None, S, W] {
 	})
 }
 
-// run makes rounds until there is nothing to do, in a new process after a death. It returns where they end, and how many effects there were.
+// run makes rounds until there is nothing to do, in a new process after a death. It returns where they end, and how
+// many effects there were.
 func (p Planner[W, S]) run(w W, f fault, at int) (end W, effects int, broken string) {
 	one := &process[W, S]{laws: p, world: w, fault: f, at: at}
 	quiet := 0

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestObjectsAreThoseOfTheFiles compares with the digests of the upstream projects' files: Digest of their objects. The files at hand as
-// bytes were those of v0.1.68 and v4.16.0; the digests are of these with the tags of images of v0.1.71 and v4.18.0. The newer files were
-// read, have the same length, and differed in nothing else that was seen.
+// TestObjectsAreThoseOfTheFiles compares with the digests of the upstream projects' files: Digest of their objects.
+// The files at hand as bytes were those of v0.1.68 and v4.16.0; the digests are of these with the tags of images of
+// v0.1.71 and v4.18.0. The newer files were read, have the same length, and differed in nothing else that was seen.
 func TestObjectsAreThoseOfTheFiles(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

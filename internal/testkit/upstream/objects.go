@@ -24,8 +24,8 @@ const (
 
 type fields = map[string]any
 
-// Digest is the SHA-256 of objects as JSON with sorted keys, one on a line, in the order of these lines: neither comments nor the order
-// of a file count.
+// Digest is the SHA-256 of objects as JSON with sorted keys, one on a line, in the order of these lines: neither
+// comments nor the order of a file count.
 func Digest(all []*unstructured.Unstructured) (string, error) {
 	var lines []string
 	for _, u := range all {

@@ -20,8 +20,8 @@ const (
 	VolumeImage = "digitalocean/do-csi-plugin:v4.18.0"
 )
 
-// VolumeDriver is deploy/kubernetes/releases/csi-digitalocean-v4.18.0/driver.yaml of digitalocean/csi-digitalocean. From v4.16.0 on the
-// files differ in the tags of images alone.
+// VolumeDriver is deploy/kubernetes/releases/csi-digitalocean-v4.18.0/driver.yaml of digitalocean/csi-digitalocean.
+// From v4.16.0 on the files differ in the tags of images alone.
 func VolumeDriver() []*unstructured.Unstructured {
 	return slices.Concat(volumeClasses(), volumeController(), volumeRights(), volumeNode())
 }

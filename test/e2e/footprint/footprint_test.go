@@ -32,7 +32,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // most is how much memory a program may have when it is ready, in MiB. In the manifests the smallest limit is 128 MiB.
 const most = 96
 
-// program is one of the product's, and how it is started where nothing is to be done. Where health is empty, it prints its help.
+// program is one of the product's, and how it is started where nothing is to be done. Where health is empty, it
+// prints its help.
 type program struct {
 	name, title string
 	env, args   []string
@@ -40,8 +41,9 @@ type program struct {
 	health string
 }
 
-// TestFootprint starts the programs of bin/, or of the folders that MOORING_FOOTPRINT lists, beside a real API server and a simulated
-// DigitalOcean, and prints sizes and memory. It fails if a program does not become ready or needs more memory than its pod may have.
+// TestFootprint starts the programs of bin/, or of the folders that MOORING_FOOTPRINT lists, beside a real API server
+// and a simulated DigitalOcean, and prints sizes and memory. It fails if a program does not become ready or needs
+// more memory than its pod may have.
 func TestFootprint(t *testing.T) {
 	folders := filepath.SplitList(os.Getenv("MOORING_FOOTPRINT"))
 	if len(folders) == 0 {
@@ -78,7 +80,8 @@ func TestFootprint(t *testing.T) {
 	t.Logf("program | MiB of code and data | MiB of memory when ready\n%s", table.String())
 }
 
-// loaded is how much of a program the kernel maps: code and data, without symbols for debuggers, so that flags of the linker do not count.
+// loaded is how much of a program the kernel maps: code and data, without symbols for debuggers, so that flags of the
+// linker do not count.
 func loaded(path string) (int64, error) {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -200,7 +203,8 @@ func (p *place) cloudManager() program {
 	}
 }
 
-// measure starts a program, waits until it is ready and returns its resident memory; of one that prints its help, the most it had.
+// measure starts a program, waits until it is ready and returns its resident memory; of one that prints its help, the
+// most it had.
 func (p *place) measure(of program, path string) int64 {
 	p.Helper()
 	if of.health == "" {

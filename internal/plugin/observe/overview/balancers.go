@@ -21,7 +21,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
-// serviceEvents are the Events about Services. They are in the Services' namespaces, where their authors may write Events as well.
+// serviceEvents are the Events about Services. They are in the Services' namespaces, where their authors may write
+// Events as well.
 type serviceEvents struct {
 	list  []corev1.Event
 	whole bool
@@ -39,7 +40,8 @@ func readServiceEvents(ctx context.Context, c *observe.Cluster) (out serviceEven
 	return out
 }
 
-// balancers lists the Services of type LoadBalancer, with what is wrong with them as kubectl mooring explain service has it.
+// balancers lists the Services of type LoadBalancer, with what is wrong with them as kubectl mooring explain service
+// has it.
 func (u *Reader) balancers(ctx context.Context, events serviceEvents) (out []ui.Balancer, err error) {
 	u.listBalancers(ctx)
 	about := map[string][]explain.Event{}
@@ -63,8 +65,8 @@ func (u *Reader) balancers(ctx context.Context, events serviceEvents) (out []ui.
 	return out, err
 }
 
-// listBalancers lists the load balancers at DigitalOcean, or keeps what it listed before. Without a token, or if the list
-// fails, nothing is known of them: a note of the agreement has why.
+// listBalancers lists the load balancers at DigitalOcean, or keeps what it listed before. Without a token, or if the
+// list fails, nothing is known of them: a note of the agreement has why.
 func (u *Reader) listBalancers(ctx context.Context) {
 	if now := u.clock.Now(); u.listedAt.IsZero() || now.Sub(u.listedAt) >= cloudStands {
 		u.listed, u.listedAt = nil, now

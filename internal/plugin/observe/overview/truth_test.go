@@ -75,7 +75,8 @@ func shows(t *testing.T, p ui.Page, key, name string, ill bool, texts ...string)
 	}
 }
 
-// balancer makes a Service that has an address, with a condition and an Event of the cloud component where there are any.
+// balancer makes a Service that has an address, with a condition and an Event of the cloud component where there are
+// any.
 func balancer(t *testing.T, c *observe.Cluster, name string, condition metav1.Condition, events ...corev1.Event) {
 	t.Helper()
 	services := c.Typed.CoreV1().Services("default")
@@ -228,7 +229,8 @@ func namespaces(t *testing.T, c *observe.Cluster, names ...string) {
 	}
 }
 
-// Components that do not work are shown as such, those that nobody runs among them, and nothing of other namespaces is believed.
+// Components that do not work are shown as such, those that nobody runs among them, and nothing of other namespaces
+// is believed.
 func TestComponentsThatDoNotWork(t *testing.T) {
 	c := clusterOf(t, controlplane.New(t))
 	namespaces(t, c, "mooring-system", "lab")

@@ -24,11 +24,12 @@ import (
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 )
 
-// soon is by when the peers of a machine that is cut must have lost it with patched templates, and must not with Calico's: a quarter of BIRD's hold time.
+// soon is by when the peers of a machine that is cut must have lost it with patched templates, and must not with
+// Calico's: a quarter of BIRD's hold time.
 const soon = assumed.HoldTime / 4
 
-// TestBIRDTemplates cuts a reflector off with the templates that kubectl mooring bird-templates patches, and, in the full run, with Calico's own as the
-// control: all that the patch promises is measured in both.
+// TestBIRDTemplates cuts a reflector off with the templates that kubectl mooring bird-templates patches, and, in the
+// full run, with Calico's own as the control: all that the patch promises is measured in both.
 func TestBIRDTemplates(t *testing.T) {
 	nodes, kinds := failing, []string{blueprint.PatchedTemplates, blueprint.TemplatesOfCalico}
 	if testing.Short() {
@@ -96,7 +97,8 @@ func (l *lab) holders(but string, peer netip.Addr) (out []string) {
 	return out
 }
 
-// cutAndCount cuts a reflector's cable and counts who has lost it when; then it restarts another reflector's BIRD without routes, as a reboot does.
+// cutAndCount cuts a reflector's cable and counts who has lost it when; then it restarts another reflector's BIRD
+// without routes, as a reboot does.
 func (l *lab) cutAndCount(kind string) {
 	l.t.Helper()
 	all, reflectors := l.nodes()
@@ -133,8 +135,8 @@ func (l *lab) cutAndCount(kind string) {
 	l.reboot(kind, other)
 }
 
-// reboot takes the routes from a machine and kills its BIRD, as a reboot does, while a machine that it has a session with is dead, and waits until it has
-// the routes again.
+// reboot takes the routes from a machine and kills its BIRD, as a reboot does, while a machine that it has a session
+// with is dead, and waits until it has the routes again.
 func (l *lab) reboot(kind, node string) {
 	l.t.Helper()
 	pid := l.state().Processes[node+"/bird"]

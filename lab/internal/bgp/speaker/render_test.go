@@ -36,8 +36,8 @@ func peer(ip, as, clusterID string) string {
 		`"local_bgp_peer":false,"next_hop_mode":""}`, ip, as, clusterID)
 }
 
-// cluster are four nodes, the second of which is a route reflector with the third and the first as its clients, with an external router in the same AS. The
-// fourth has an AS number of its own.
+// cluster are four nodes, the second of which is a route reflector with the third and the first as its clients, with
+// an external router in the same AS. The fourth has an AS number of its own.
 func cluster(self string) store {
 	s := store{
 		"/calico/bgp/v1/global/as_num":    "64512",
@@ -100,7 +100,8 @@ func render(t *testing.T, file, text string) string {
 	return path
 }
 
-// TestBIRDParsesPatchedTemplates has confd render each version's patched templates for a reflector, and BIRD read the result.
+// TestBIRDParsesPatchedTemplates has confd render each version's patched templates for a reflector, and BIRD read the
+// result.
 func TestBIRDParsesPatchedTemplates(t *testing.T) {
 	t.Setenv("NODENAME", "n2")
 	bird, bird6, err := FindBird()
@@ -126,8 +127,8 @@ func TestBIRDParsesPatchedTemplates(t *testing.T) {
 	}
 }
 
-// judgeRendered sees which of the reflector's sessions have which options: BFD with nodes alone, and the passive side towards nodes of the same AS with a
-// higher address.
+// judgeRendered sees which of the reflector's sessions have which options: BFD with nodes alone, and the passive side
+// towards nodes of the same AS with a higher address.
 func judgeRendered(t *testing.T, v calicobird.Version, text string) {
 	t.Helper()
 	for _, c := range []struct {
