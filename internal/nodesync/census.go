@@ -33,6 +33,9 @@ type census struct {
 	own       map[string][]string
 	// doubted are machines whose deletion was watched and that may live all the same: that it was is not forgotten meanwhile.
 	doubted []candidate
+	// returned are machines that are listed again and have no Calico Node yet: whose the blocks are that stayed is not
+	// forgotten until they have one.
+	returned []candidate
 }
 
 // takeCensus sorts every Calico Node into alive, candidate, or left alone with a reason.
@@ -196,6 +199,9 @@ func (s *census) placeAlive(cand candidate) {
 	}
 	if cand.node.FencedFor != "" {
 		s.revived = append(s.revived, cand)
+	}
+	if cand.node.former != "" {
+		s.returned = append(s.returned, cand)
 	}
 	if cand.named {
 		exists := Refusal{Of: cand.subject, Gate: GateNotConfirmed, Message: "its Kubernetes Node exists", Lives: true}

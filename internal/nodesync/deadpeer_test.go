@@ -125,3 +125,40 @@ func TestWhatIsRememberedOfADeadPeerSparesTheLiving(t *testing.T) {
 		})
 	}
 }
+
+// Whose the block is that stayed is known for as long as it stays: also while the machine is listed again and has no Calico
+// Node yet, whether its list is to be believed or not, and by a process that did not remove the Calico Node itself.
+func TestTheOwnerOfABlockThatStaysIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	c, foreign := DefaultConfig(), Allocation{Handle: "h", Host: "b"}
+	removed := MakePlan(deadPeer(c, foreign), c).Memory
+	looksUp := func(t *testing.T, memory Memory) {
+		t.Helper()
+		w := withoutNode(t, c, foreign, Memory{}, true)
+		w.Memory = memory
+		w.Memory = MakePlan(w, c).Memory // it is gone again, from now on
+		w.Now = w.Now.Add(c.Grace)
+		suspects, _ := Suspects(w, c)
+		if len(suspects) != 1 || suspects[0].Host != "calico-x" || suspects[0].KubernetesNode != "x" {
+			t.Errorf("suspects are %+v, want calico-x of Kubernetes Node x", suspects)
+		}
+		for _, a := range memory.Absences {
+			if a.CalicoNode == "calico-x" && a.Witnessed {
+				t.Error("its next departure counts as watched")
+			}
+		}
+	}
+	returned := func(synced bool) Memory {
+		w := withoutNode(t, c, foreign, removed, true)
+		w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: "x"})
+		w.Kubernetes.Synced = synced
+		p := MakePlan(w, c)
+		if len(p.Steps) > 0 {
+			t.Fatalf("something of a listed machine is removed:\n%s", p)
+		}
+		return p.Memory
+	}
+	looksUp(t, returned(true))
+	looksUp(t, returned(false))
+	looksUp(t, Memory{Absences: []Absence{{CalicoNode: "calico-x", KubernetesNode: "calico-x", Since: start}}}.WithOwners(removed.Absences, start))
+}

@@ -45,10 +45,24 @@ func remember(w World, c Config, s census) Memory {
 	for i := range s.doubted {
 		absent(&s.doubted[i], true)
 	}
+	for i := range s.returned {
+		absent(&s.returned[i], true)
+		m.Absences[len(m.Absences)-1] = m.Absences[len(m.Absences)-1].ended()
+	}
 	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	m.Removals = rememberRemovals(w, c)
 	return m
 }
+
+// ended returns what is kept of the absence of a machine that is listed again: which machine it is.
+func (a Absence) ended() Absence {
+	a.Witnessed, a.ConfirmedUntil, a.Doubted = false, time.Time{}, true
+	return a
+}
+
+// owner reports that nothing else says which machine it is: its Calico Node was removed while blocks stay. Where Calico
+// Nodes are Kubernetes Nodes none has a revision.
+func (a Absence) owner() bool { return a.BlocksStay && a.Revision != 0 }
 
 // again returns the absence of a candidate, which begins now if it is a new one: if the zero Absence was remembered, that of another machine, or
 // if the Calico Node was written since.
@@ -78,7 +92,7 @@ func (a Absence) again(cand candidate, now time.Time) Absence {
 func (w World) recognized() World {
 	former := map[string]string{}
 	for _, a := range w.Memory.Absences {
-		if a.BlocksStay && a.Revision != 0 { // where Calico Nodes are Kubernetes Nodes none has a revision
+		if a.owner() {
 			former[a.CalicoNode] = a.KubernetesNode
 		}
 	}
@@ -121,7 +135,10 @@ func (m Memory) withoutListed(nodes []KubernetesNode, c Config) Memory {
 	m.Absences = nil
 	for _, a := range absences {
 		other := slices.ContainsFunc(c.Spellings(a.KubernetesNode), func(s string) bool { return listed[s] })
-		if listed[a.KubernetesNode] || other && !a.Witnessed {
+		switch {
+		case other && a.owner():
+			a = a.ended()
+		case listed[a.KubernetesNode] || other && !a.Witnessed:
 			continue
 		}
 		a.Doubted = a.Doubted || other // as a census has it: that its deletion was watched is not forgotten
@@ -223,12 +240,22 @@ func (m Memory) Recalled(now time.Time, c Config) Memory {
 	}
 	absences := m.Absences
 	m.Absences, m.Awaiting, m.AwaitingLeftovers = nil, Awaiting{}, Awaiting{}
-	for _, a := range absences {
-		if a.BlocksStay && a.Revision != 0 {
-			a.Since, a.Witnessed, a.ConfirmedUntil = now, false, time.Time{}
-			m.Absences = append(m.Absences, a)
+	return m.WithOwners(absences, now)
+}
+
+// WithOwners returns the memory with what was saved, by whomever, of machines whose Calico Node was removed while blocks
+// stay: nothing else says which machines those are, and two processes may believe to lead. Their absences begin now.
+func (m Memory) WithOwners(saved []Absence, now time.Time) Memory {
+	for _, a := range saved {
+		i := slices.IndexFunc(m.Absences, func(own Absence) bool { return own.CalicoNode == a.CalicoNode })
+		if !a.owner() || i >= 0 && m.Absences[i].Revision != 0 {
+			continue
 		}
+		a.Since, a.Witnessed, a.ConfirmedUntil = now, false, time.Time{}
+		m.Absences = slices.DeleteFunc(slices.Clone(m.Absences), func(own Absence) bool { return own.CalicoNode == a.CalicoNode })
+		m.Absences = append(m.Absences, a)
 	}
+	slices.SortFunc(m.Absences, func(a, b Absence) int { return cmp.Compare(a.CalicoNode, b.CalicoNode) })
 	return m
 }
 

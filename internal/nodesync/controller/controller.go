@@ -269,7 +269,8 @@ func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
 	for _, a := range r.memory.Absences {
 		hosts[a.CalicoNode] = true
 		// What waits for users waits for ever, and the sighting of its machine must not.
-		nodes[a.KubernetesNode] = nodes[a.KubernetesNode] || a.HeldBy != nodesync.GateUserConfiguration
+		returned := a.Doubted && !a.Witnessed // its next departure is another one
+		nodes[a.KubernetesNode] = nodes[a.KubernetesNode] || a.HeldBy != nodesync.GateUserConfiguration && !returned
 	}
 	r.Cluster.ForgetSightings(nodes)
 	maps.DeleteFunc(r.kept, func(key string, note keptNote) bool {
@@ -293,6 +294,7 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 		r.memory = memory.Recalled(r.Clock.Now(), r.Config)
 	}
 	r.given, r.promised = confirmation, memory
+	r.memory = r.memory.WithOwners(memory.Absences, r.Clock.Now())
 	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
 	r.memory.LeftoverRemovals = joinLeftoverRemovals(r.memory.LeftoverRemovals, memory.LeftoverRemovals)
 	return confirmation, nil
