@@ -368,12 +368,14 @@ func (f *forward) end(state int64, sure bool) {
 
 // loaded goes on once the compact revision and what the tenant stores are known.
 func (r *rpc) loaded(request []byte) {
-	err := r.p.compaction.wait(r.s.Context())
-	if err == nil {
-		err = r.p.ledger.wait(r.s.Context())
-	}
-	if err == nil {
-		err = r.rewrite(request)
+	err := errNotLoaded
+	for errors.Is(err, errNotLoaded) { // it may be counted again meanwhile; both waits end with the context
+		if err = r.p.compaction.wait(r.s.Context()); err == nil {
+			err = r.p.ledger.wait(r.s.Context())
+		}
+		if err == nil {
+			err = r.rewrite(request)
+		}
 	}
 	if errors.Is(err, errBehind) {
 		r.p.ledger.catchUp(r.s.Context())

@@ -79,7 +79,8 @@ func (p *Proxy) growth() (*growth, func(wire.Put)) {
 	return g, g.visit
 }
 
-// room makes room for what a request writes, and returns the reservation; 0 without a quota.
+// room makes room for what a request writes, and returns the reservation, as [ledger.reserve] does; 0
+// without a quota.
 func (p *Proxy) room(g *growth) (state int64, err error) {
 	if g == nil {
 		return 0, nil
@@ -87,16 +88,16 @@ func (p *Proxy) room(g *growth) (state int64, err error) {
 	return p.ledger.reserve(g)
 }
 
-// changed is told of each answer to a write.
-func (p *Proxy) changed(info wire.ResponseInfo) {
+// changed is told of each answer to a write, with what room returned for it.
+func (p *Proxy) changed(state int64, info wire.ResponseInfo) {
 	if info.Wrote && p.ledger.enforced() {
-		p.ledger.answeredAt(info.Header.Revision)
+		p.ledger.answeredAt(state, info.Header.Revision)
 	}
 }
 
 // wrote is told of the answer to a request for which room was made, and whether it succeeded: a Txn that did not has run its other branch.
 func (p *Proxy) wrote(state int64, succeeded bool, revision int64) {
-	if state != 0 {
+	if state > 0 {
 		p.ledger.settle(state, succeeded, revision)
 	}
 }
@@ -121,7 +122,7 @@ func (p *Proxy) putResponse(dst []byte, c cost, response []byte) ([]byte, error)
 		err = p.observe(c.seen, info.Header)
 	}
 	if err == nil {
-		p.changed(info)
+		p.changed(c.state, info)
 		p.wrote(c.state, true, info.Header.Revision)
 	}
 	return out, err
@@ -141,7 +142,7 @@ func (p *Proxy) deleteResponse(dst []byte, c cost, response []byte) ([]byte, err
 		err = p.observe(c.seen, info.Header)
 	}
 	if err == nil {
-		p.changed(info)
+		p.changed(c.state, info)
 	}
 	return out, err
 }
@@ -179,7 +180,7 @@ func (p *Proxy) txnResponse(dst []byte, c cost, response []byte) ([]byte, error)
 		err = p.observe(c.seen, info.Header)
 	}
 	if err == nil {
-		p.changed(info)
+		p.changed(c.state, info)
 		p.wrote(c.state, info.Succeeded, info.Header.Revision)
 	}
 	return out, err

@@ -49,10 +49,19 @@ type ledger struct {
 
 	mu       sync.Mutex // guards what follows
 	book     *quota.Ledger
+	counted  bool // since the core went back, if it did
 	isLoaded bool
-	loaded   chan struct{} // closed after the first count
+	loaded   chan struct{} // closed when growth can be judged: the keys were counted, and the book has come to until
 	answered int64         // revision of the newest write that the tenant knows to be done
 	advanced chan struct{} // closed at the book's next change, nil while nobody waits
+
+	// A write is let in by what the book holds. When the keys were counted again, as after a restore of the core, what
+	// was let in by the book before may have made keys that it took for known: growth waits until the new book has come
+	// to those writes.
+	counts int64 // how often the keys were counted
+	newest int64 // reservation
+	before int64 // the newest reservation when the keys were counted last
+	until  int64 // revision of the newest write that was let in by an earlier book
 }
 
 func newLedger(p *Proxy) *ledger {
@@ -118,9 +127,22 @@ func (l *ledger) whenLoaded() <-chan struct{} {
 func (l *ledger) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answered = 0
+	l.answered, l.until, l.counted = 0, 0, false
+	l.shut()
+}
+
+// shut lets growth wait; the caller holds the lock.
+func (l *ledger) shut() {
 	if l.isLoaded {
 		l.isLoaded, l.loaded = false, make(chan struct{})
+	}
+}
+
+// open ends that when the book holds all that growth is judged by; the caller holds the lock.
+func (l *ledger) open() {
+	if l.counted && !l.isLoaded && l.book.Revision() >= l.until {
+		l.isLoaded = true
+		close(l.loaded)
 	}
 }
 
@@ -143,7 +165,8 @@ func (g *growth) visit(put wire.Put) {
 	branch.Keys += size.Keys
 }
 
-// reserve makes room for a request, or refuses it. It must be the last thing that can refuse one.
+// reserve makes room for a request, or refuses it. It must be the last thing that can refuse one. The ID of one that
+// grows nothing is negative and tells by which count it was judged.
 func (l *ledger) reserve(g *growth) (id int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +175,10 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 	}
 	id, ok := l.book.Reserve(l.limits, g.success, g.failure, clock())
 	switch {
+	case ok && id == 0:
+		return -l.counts, nil
 	case ok:
+		l.newest = id
 		return id, nil
 	case l.book.Revision() < l.answered:
 		return 0, errBehind
@@ -174,12 +200,18 @@ func (l *ledger) refused() error {
 	return l.refuse()
 }
 
-// answeredAt is told of the revision of each write, before the tenant is: anyone who has the answer to a write may rely on it in the next, so a
-// key that was just written does not count as new, and what was just deleted leaves room.
-func (l *ledger) answeredAt(revision int64) {
+// answeredAt is told of the revision of each write, before the tenant is: anyone who has the answer to a write may rely
+// on it in the next, so a key that was just written does not count as new, and what was just deleted leaves room. id is
+// what reserve returned for it, 0 if it was not asked.
+func (l *ledger) answeredAt(id, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answered = max(l.answered, revision)
+	earlier := id > 0 && id <= l.before || id < 0 && -id < l.counts
+	if earlier && revision > l.book.Revision() {
+		l.until = max(l.until, revision)
+		l.shut()
+	}
 }
 
 // catchUp returns when all writes that were answered by now are in the book, or when that takes too long.
@@ -226,7 +258,7 @@ func (l *ledger) settle(id int64, succeeded bool, revision int64) {
 // ended is called at the end of each request for which room was made, answered or not. Room of one that the core may have done without a
 // word of it is kept until that would be in the book.
 func (l *ledger) ended(id int64, sure bool) {
-	if id == 0 {
+	if id <= 0 {
 		return
 	}
 	l.mu.Lock()
@@ -315,6 +347,11 @@ func (l *ledger) count(ctx context.Context, of *past) error {
 		return err
 	}
 	book.Advance(revision, time.Time{})
+	return l.takeOver(book, of)
+}
+
+// takeOver goes on with a book that was counted.
+func (l *ledger) takeOver(book *quota.Ledger, of *past) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.p.past.Load() != of {
@@ -322,12 +359,14 @@ func (l *ledger) count(ctx context.Context, of *past) error {
 	}
 	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 	l.history.forget()               // a watch that lost its place lost it to a compaction, which all that it had seen went with
+	l.counts, l.before, l.counted = l.counts+1, l.newest, true
+	l.until = l.answered
+	if l.book.Revision() < l.until {
+		l.shut()
+	}
+	l.open()
 	l.advance()
 	l.tell()
-	if !l.isLoaded {
-		l.isLoaded = true
-		close(l.loaded)
-	}
 	return nil
 }
 
@@ -391,6 +430,7 @@ func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
 	if !answer.Fragment && !answer.Created {
 		l.book.Advance(answer.Header.Revision, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 		l.history.at(answer.Header.Revision)
+		l.open()
 		l.advance()
 	}
 	l.tell()

@@ -172,6 +172,8 @@ func TestInstall(t *testing.T) {
 		{"level": "ERROR", "msg": "An error", "err": "EOF"},
 		{"level": "DEBUG", "v": 2.0, "msg": "Via klog at 2", "k": "v"},
 		{"level": "INFO", "msg": "Via controller-runtime", "logger": "c"},
+		{"level": "INFO", "msg": "Stopped by the end", "logger": "c", "err": "reading: context canceled"},
+		{"level": "ERROR", "msg": "An error", "logger": "c", "err": "EOF"},
 		{"level": "DEBUG", "v": 1.0, "msg": "Via logr"},
 	}
 	if diff := cmp.Diff(want, lines(t, stderr.String())); diff != "" {
@@ -189,7 +191,10 @@ func installAndLog() {
 	klog.ErrorS(io.EOF, "An error")
 	klog.V(2).InfoS("Via klog at 2", "k", "v")
 	klog.V(3).Info("Hidden")
-	ctrllog.FromContext(context.Background()).WithName("c").Info("Via controller-runtime")
+	c := ctrllog.FromContext(context.Background()).WithName("c")
+	c.Info("Via controller-runtime")
+	c.Error(fmt.Errorf("reading: %w", context.Canceled), "Stopped by the end")
+	c.Error(io.EOF, "An error")
 	l.V(1).Info("Via logr")
 	l.V(3).Info("Hidden")
 }

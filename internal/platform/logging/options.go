@@ -36,8 +36,8 @@ type Options = plain.Options
 // NewHandler returns the handler the options describe, writing to w; see [plain.NewHandler].
 func NewHandler(w io.Writer, o Options) slog.Handler { return plain.NewHandler(w, o) }
 
-// stopped logs as information what klog's users call an error because its context was canceled: client-go does so of a request that is under way when
-// the program ends, which is no error of a clean stop.
+// stopped logs as information what klog's and controller-runtime's users call an error because its context was
+// canceled: client-go does so of a request that is under way when the program ends, which is no error of a clean stop.
 type stopped struct{ slog.Handler }
 
 // Handle hands a record on, at the level that it is worth.
@@ -76,6 +76,6 @@ func Install(h slog.Handler, o Options) logr.Logger {
 	if err := klogLevel.Set(strconv.Itoa(o.Verbosity)); err != nil {
 		logger.Error("Setting klog's verbosity", "error", err)
 	}
-	ctrllog.SetLogger(out)
+	ctrllog.SetLogger(logr.FromSlogHandler(stopped{h})) // leader election logs through it
 	return out
 }

@@ -122,19 +122,21 @@ func (l *Loop) Wake() {
 	}
 }
 
-// Run makes passes until ctx ends; it waits for what they read to be synced.
+// Run makes passes until ctx ends; it waits for what they read to be synced, and at the end for those under way.
 func (l *Loop) Run(ctx context.Context, synced ...cache.InformerSynced) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
 	defer l.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
 	for range l.o.Workers {
-		go func() {
+		workers.Go(func() {
 			for l.next(ctx) {
 			}
-		}()
+		})
 	}
-	go l.resync(ctx)
+	workers.Go(func() { l.resync(ctx) })
 	for {
 		due, wait := l.due()
 		if due {
@@ -174,13 +176,16 @@ func (l *Loop) resync(ctx context.Context) {
 	}
 }
 
-// next passes over one key.
+// next passes over one key, unless ctx has ended.
 func (l *Loop) next(ctx context.Context) bool {
 	key, quit := l.queue.Get()
 	if quit {
 		return false
 	}
 	defer l.queue.Done(key)
+	if ctx.Err() != nil {
+		return false
+	}
 	leave, err := l.o.Gate.Enter(ctx)
 	if err != nil {
 		return false
