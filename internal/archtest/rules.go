@@ -16,7 +16,7 @@ func pureOutside() []string {
 		"strings", "text/tabwriter", "time", "unicode", "unicode/utf8",
 		"k8s.io/api/...", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/api/meta", "k8s.io/apimachinery/pkg/apis/...",
 		"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime/schema", "k8s.io/apimachinery/pkg/types",
-		"k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/apimachinery/pkg/util/validation/...",
+		"k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/apimachinery/pkg/util/validation/...", "k8s.io/apimachinery/pkg/util/version",
 		"github.com/projectcalico/api/pkg/apis/...", "github.com/projectcalico/api/pkg/lib/numorstring",
 		"google.golang.org/protobuf/encoding/protowire",
 	}
@@ -47,7 +47,7 @@ func components() []component {
 		},
 		{
 			name:     "routereflector",
-			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/birdtemplates", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
+			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/birdtemplates", "internal/routereflector/clusterroutes", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
 			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/...", "internal/routereflector/plancmd"},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},

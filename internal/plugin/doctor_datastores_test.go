@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
@@ -37,6 +38,8 @@ type ground struct {
 	labels func(i int) map[string]string
 	peers  map[string]calicov3.BGPPeerSpec
 	meshOn bool
+	// felix has Felix program the routes of an IP pool with IPIP, which BIRD does in Calico 3.31.
+	felix bool
 }
 
 // hazard is what is found there, but for what is OK. inEtcd is that in etcdv3, where it differs.
@@ -85,7 +88,7 @@ func hazards() map[string]hazard {
 				}},
 			want: []string{
 				"problem reachability: 8 of 12 ways from a node to another have no route by IPv4, such as n1 to n0 and n3 to n0",
-				"warning redundancy: 1 node have n0 as their only reflector by IPv4: n2", "warning redundancy: 1 node have n1 as their only reflector by IPv4: n3",
+				"warning redundancy: 1 node with n0 as the only reflector by IPv4: n2", "warning redundancy: 1 node with n1 as the only reflector by IPv4: n3",
 			},
 		},
 		"paths of many IDs": {
@@ -96,9 +99,13 @@ func hazards() map[string]hazard {
 			ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: recipe(), meshOn: true},
 			want:   []string{"warning mesh: the node-to-node mesh is on in addition to 2 reflectors that serve clients (n0, n1)"},
 		},
+		"routes of two owners": {
+			ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: recipe(), felix: true},
+			want:   []string{"problem cluster-routes: Felix and BIRD both program the routes between nodes of IP pools pods (IPIP)"},
+		},
 		"a single reflector": {
 			ground: ground{nodes: 3, ids: []string{id}, labels: first(1), peers: recipe()},
-			want:   []string{"warning redundancy: 2 nodes have n0 as their only reflector by IPv4: n1, n2"},
+			want:   []string{"warning redundancy: 2 nodes with n0 as the only reflector by IPv4: n1, n2"},
 		},
 		"options that differ": {
 			ground: ground{nodes: 4, ids: []string{id, id}, peers: overlapping, labels: func(i int) map[string]string {
@@ -191,7 +198,7 @@ func (s *store) clear() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	s.must(s.cluster.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	for _, plural := range []string{"bgppeers", "bgpconfigurations"} {
+	for _, plural := range []string{"bgppeers", "bgpconfigurations", "felixconfigurations", "ippools", "clusterinformations"} {
 		s.must(s.dynamic.Resource(resource(plural)).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
 	_, err := s.etcd.Client.Delete(ctx, "/calico/", clientv3.WithPrefix())
@@ -240,6 +247,20 @@ func (s *store) inKubernetes(g ground) {
 		create("bgppeers", calicov3.KindBGPPeer, name, spec)
 	}
 	create("bgpconfigurations", calicov3.KindBGPConfiguration, "default", calicov3.BGPConfigurationSpec{NodeToNodeMeshEnabled: &g.meshOn})
+	if g.felix {
+		create("clusterinformations", calicov3.KindClusterInformation, "default", calicov3.ClusterInformationSpec{CalicoVersion: "v3.31.0"})
+		create("ippools", calicov3.KindIPPool, "pods", ipip())
+		create("felixconfigurations", calicov3.KindFelixConfiguration, "default", felixToo())
+	}
+}
+
+func ipip() calicov3.IPPoolSpec {
+	return calicov3.IPPoolSpec{CIDR: "10.244.0.0/16", IPIPMode: calicov3.IPIPModeAlways}
+}
+
+func felixToo() calicov3.FelixConfigurationSpec {
+	enabled := clusterroutes.Enabled
+	return calicov3.FelixConfigurationSpec{ProgramClusterRoutes: &enabled}
 }
 
 func (s *store) inEtcd(g ground) {
@@ -276,6 +297,14 @@ func (s *store) inEtcd(g ground) {
 	c.Name, c.Spec = "default", calicov3.BGPConfigurationSpec{NodeToNodeMeshEnabled: &g.meshOn}
 	_, err := s.calico.BGPConfigurations().Create(ctx, c, options.SetOptions{})
 	s.must(err)
+	if g.felix {
+		pool, felix := calicov3.NewIPPool(), calicov3.NewFelixConfiguration()
+		pool.Name, pool.Spec, felix.Name, felix.Spec = "pods", ipip(), "default", felixToo()
+		_, err := s.calico.IPPools().Create(ctx, pool, options.SetOptions{})
+		s.must(err)
+		_, err = s.calico.FelixConfigurations().Create(ctx, felix, options.SetOptions{})
+		s.must(err)
+	}
 }
 
 // orchestrator is what calico-node calls Kubernetes in orchRefs.
@@ -359,7 +388,7 @@ func (s *store) onlyInEtcd() {
 	s.must(err)
 
 	s.must(s.cluster.Client.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}))
-	s.finds("etcdv3", []string{"warning redundancy: 2 nodes have n0 as their only reflector by IPv4: n2, n3", "warning redundancy: reflector n1 is not Ready"})
+	s.finds("etcdv3", []string{"warning redundancy: 2 nodes with n0 as the only reflector by IPv4: n2, n3", "warning redundancy: reflector n1 is not Ready"})
 	s.whoseItIs()
 }
 

@@ -97,6 +97,8 @@ const (
 	ReasonSizing Reason = "InvalidSizing"
 	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free address.
 	ReasonClusterID Reason = "InvalidClusterID"
+	// ReasonSelector of Accepted=False: a selector of the spec is none by the rules of Kubernetes' labels.
+	ReasonSelector Reason = "InvalidSelector"
 	// ReasonClusterIDTaken of Accepted=False: a node or an older topology has the cluster ID already.
 	ReasonClusterIDTaken Reason = "ClusterIDTaken"
 	// ReasonOverlap of Accepted=False: an older topology has clients of this one.

@@ -219,6 +219,33 @@ func TestRefusals(t *testing.T) {
 			},
 			"InvalidSizing: spec.sizing.perZone: needs spec.topologyKeys, whose first key names the zones",
 		},
+		"value with a quote": {
+			func(w *World) {
+				w.Topology.Spec.ClientSelector.MatchLabels = map[string]string{"a": "x') || all() || has('y"}
+			},
+			`InvalidSelector: spec.clientSelector.matchLabels: Invalid value: "x') || all() || has('y": a valid label must be an empty string or consist of alphanumeric characters, ` +
+				`'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is ` +
+				`'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?'); correct it`,
+		},
+		"key that closes": {
+			func(w *World) {
+				w.Topology.Spec.ClientSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x) || all() || has(y", Operator: metav1.LabelSelectorOpExists}}
+			},
+			`InvalidSelector: spec.clientSelector.matchExpressions[0].key: Invalid value: "x) || all() || has(y": name part must consist of alphanumeric characters, '-', '_' or '.', ` +
+				`and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); correct it`,
+		},
+		"In without values": {
+			func(w *World) {
+				w.Topology.Spec.Reflectors.Excluded = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
+			},
+			"InvalidSelector: spec.reflectors.excluded.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'; correct it",
+		},
+		"unknown operator": {
+			func(w *World) {
+				w.Topology.Spec.Reflectors.Preferred = []v1alpha1.WeightedSelector{{Weight: 1, Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}}
+			},
+			`InvalidSelector: spec.reflectors.preferred[0].selector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator; correct it`,
+		},
 		"id taken": {
 			func(w *World) { w.Nodes[1].ClusterID = "244.0.0.1" },
 			"ClusterIDTaken: spec.clusterID 244.0.0.1: Node node-00001 has it already, and clients that share no reflector would not reach each other; choose another",

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
@@ -16,7 +20,7 @@ import (
 func (w objections) refusals(d design) []Refusal {
 	checks := []func() *Refusal{w.paused, w.datastore, w.binding, w.doubt, w.exitRefused}
 	if !w.exiting() { // whatever the spec says by then, what was done for it can be undone
-		checks = append(checks, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption,
+		checks = append(checks, w.badSelector, w.zonesOfSizing, w.clusterID, w.clusterIDTaken, w.overlapping, w.filters, w.adoption,
 			func() *Refusal { return w.shape(d) }, func() *Refusal { return w.groupIDs(d) })
 	}
 	for _, p := range w.peersFor(d) {
@@ -60,6 +64,31 @@ func (w objections) zonesOfSizing() *Refusal {
 		return nil
 	}
 	return refuse(ReasonSizing, "spec.sizing.perZone: needs spec.topologyKeys, whose first key names the zones")
+}
+
+// badSelector looks for a selector that is none. The API server does not look inside one, and that of clients becomes
+// text in Calico's language: a key or value with a quote or a parenthesis in it would become a part of the expression.
+// No label can have such a value (k8s.io/apimachinery, pkg/apis/meta/v1/validation).
+func (w objections) badSelector() *Refusal {
+	spec, path := &w.Topology.Spec, field.NewPath("spec")
+	reflectors := path.Child("reflectors")
+	check := func(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+		return validation.ValidateLabelSelector(s, validation.LabelSelectorValidationOptions{}, at)
+	}
+	wrong := check(&spec.ClientSelector, path.Child("clientSelector"))
+	wrong = append(wrong, check(&spec.Reflectors.Required, reflectors.Child("required"))...)
+	wrong = append(wrong, check(spec.Reflectors.Excluded, reflectors.Child("excluded"))...)
+	for i := range spec.Reflectors.Preferred {
+		at := reflectors.Child("preferred").Index(i).Child("selector")
+		wrong = append(wrong, check(&spec.Reflectors.Preferred[i].Selector, at)...)
+	}
+	if spec.Adopt != nil {
+		wrong = append(wrong, check(&spec.Adopt.Nodes, path.Child("adopt", "nodes"))...)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return refuse(ReasonSelector, "%s; correct it", wrong[0])
 }
 
 func (w objections) clusterID() *Refusal {

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
@@ -32,6 +33,9 @@ type BGP struct {
 	workloads  map[string]int
 	Uncounted  string
 	Topologies []v1alpha1.RouteReflectorTopology
+	// Routes decide whether BGP carries routes between nodes. NoRoutes is why they could not be read, "" if they were.
+	Routes   clusterroutes.Settings
+	NoRoutes string
 }
 
 // ReadBGP reads it; served reports whether the cluster has the kind of topologies at all. Where there is no topology nothing else is read.
@@ -39,7 +43,7 @@ func ReadBGP(ctx context.Context, c *Cluster, config calico.Config, now clock.Pa
 	if s.Topologies, served, err = c.Topologies(ctx); err != nil || len(s.Topologies) == 0 {
 		return s, served, err
 	}
-	if s.view, s.cluster, err = lookAtBGP(ctx, c, config); err != nil {
+	if err = s.look(ctx, c, config); err != nil {
 		return s, true, err
 	}
 	if s.nodes, err = c.Nodes(ctx); err != nil {
@@ -81,28 +85,36 @@ func (s BGP) World(at int) (w routereflector.World, unread []string) {
 	return w, unread
 }
 
-// lookAtBGP reads Calico's side of route reflectors. cluster is the UID of the cluster where the datastore is alongside it, else "".
-func lookAtBGP(ctx context.Context, c *Cluster, config calico.Config) (view calico.BGPView, cluster string, err error) {
+// look reads Calico's side of route reflectors, and the UID of the cluster where the datastore is alongside it.
+func (s *BGP) look(ctx context.Context, c *Cluster, config calico.Config) error {
+	routes := func(read func(context.Context) (clusterroutes.Settings, error)) {
+		var err error
+		if s.Routes, err = read(ctx); err != nil {
+			s.NoRoutes = OneLine(err)
+		}
+	}
 	if config.Kind == calico.Kubernetes {
 		bgp, err := calico.OpenBGP(ctx, c.Config)
 		if err != nil {
-			return view, "", err
+			return err
 		}
-		view, err = bgp.Look(ctx)
-		return view, "", err
+		routes(bgp.ClusterRoutes)
+		s.view, err = bgp.Look(ctx)
+		return err
 	}
 	system, err := c.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return view, "", fmt.Errorf("reading namespace kube-system: %w", err)
+		return fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	etcd, err := calico.OpenEtcd(config.Etcd)
 	if err != nil {
-		return view, "", err
+		return err
 	}
 	defer func() { _ = etcd.Close() }()
-	cluster = string(system.UID)
-	view, err = calico.NewBGPEtcd(etcd, cluster, clock.RealClock{}).Look(ctx)
-	return view, cluster, err
+	routes(etcd.ClusterRoutes)
+	s.cluster = string(system.UID)
+	s.view, err = calico.NewBGPEtcd(etcd, s.cluster, clock.RealClock{}).Look(ctx)
+	return err
 }
 
 // countedPods counts the pods of nodes if a topology wants to know; uncounted says why nobody did, although one does.

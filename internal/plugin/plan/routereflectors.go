@@ -70,6 +70,7 @@ func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes 
 	case s.Uncounted != "":
 		fmt.Fprintln(notes, "note: pods were not counted, so that all nodes count as free of workloads: "+s.Uncounted)
 	}
+	tellRoutes(s, notes)
 	for _, name := range names {
 		if !slices.ContainsFunc(s.Topologies, func(t v1alpha1.RouteReflectorTopology) bool { return t.Name == name }) {
 			return out, fmt.Errorf("there is no RouteReflectorTopology %q", name)
@@ -83,4 +84,15 @@ func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes 
 		out = append(out, plancmd.Scene{World: w, Unread: unread, Reported: true})
 	}
 	return out, nil
+}
+
+// tellRoutes says before the plans whether reflectors are of any use.
+func tellRoutes(s observe.BGP, notes io.Writer) {
+	switch what := s.Routes.Judge().NotNeeded(); {
+	case len(s.Topologies) == 0:
+	case s.NoRoutes != "":
+		fmt.Fprintln(notes, "note: whether BGP carries routes between nodes is unknown: "+s.NoRoutes)
+	case what != "":
+		fmt.Fprintln(notes, "note: "+what+"; keep them only for routes of Services or to routers outside the cluster")
+	}
 }

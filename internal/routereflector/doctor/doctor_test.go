@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
@@ -62,6 +63,23 @@ func peer(t *testing.T, name, from, to string) routereflector.Peer {
 	return p
 }
 
+// router is a BGPPeer to a router outside the cluster, for some nodes.
+func router(t *testing.T, name, of string) routereflector.Peer {
+	t.Helper()
+	p := peer(t, name, of, "all()")
+	p.PeerMatcher, p.PeerSelector, p.PeerIP, p.ASNumber = nil, "", netip.MustParseAddr("192.0.2.1"), 64999
+	return p
+}
+
+// pools are IP pools p0 and so on with these encapsulations, in a version of Calico with its defaults.
+func pools(version string, all ...clusterroutes.Encapsulation) *clusterroutes.Settings {
+	s := &clusterroutes.Settings{Version: version}
+	for i, e := range all {
+		s.Pools = append(s.Pools, clusterroutes.Pool{Name: fmt.Sprintf("p%d", i), Encapsulation: e})
+	}
+	return s
+}
+
 // usual are the two BGPPeers of Calico's documentation.
 func usual(t *testing.T) []routereflector.Peer {
 	t.Helper()
@@ -91,6 +109,54 @@ func TestHazards(t *testing.T) {
 	}{
 		"all is well":               {evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off}},
 		"a mesh without reflectors": {evidence: doctor.Evidence{Nodes: nodes(9), Mesh: on}},
+		"a large mesh that carries nothing": {
+			evidence: doctor.Evidence{Nodes: nodes(101), Mesh: on, Routes: pools("v3.31.0", clusterroutes.VXLAN)},
+			want:     []string{"note mesh: 101 nodes are in a full mesh of 5050 sessions that carries no route between nodes"},
+		},
+		"reflectors that carry nothing": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Routes: pools("v3.33.0", clusterroutes.IPIP)},
+			want:     []string{"note cluster-routes: route reflectors are not needed: BGP carries no route between nodes, since Felix programs those of IP pools p0 (IPIP)"},
+			why:      "3 nodes with a cluster ID carry at most routes of Services and to routers outside the cluster",
+		},
+		"the same pools before 3.33": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Peers: usual(t), Mesh: off, Routes: pools("v3.32.1", clusterroutes.IPIP)},
+		},
+		"routes of two owners and of none": {
+			evidence: doctor.Evidence{Nodes: nodes(9), Mesh: on, Routes: func() *clusterroutes.Settings {
+				s := pools("v3.33.0", clusterroutes.IPIP, clusterroutes.None)
+				s.BGP = clusterroutes.EnabledIPIPOnly
+				return s
+			}()},
+			want: []string{
+				"problem cluster-routes: Felix and BIRD both program the routes between nodes of IP pools p0 (IPIP)",
+				"problem cluster-routes: nobody programs the routes between nodes of IP pools p1 (no encapsulation)",
+			},
+			why: "each replaces the other's routes, again and again",
+		},
+		"a version that is not told": {
+			evidence: doctor.Evidence{Nodes: nodes(9), Mesh: on, Routes: pools("", clusterroutes.IPIP)},
+			want:     []string{`note cluster-routes: who programs the routes between nodes of IP pools p0 (IPIP) depends on Calico's version, which ClusterInformation default does not tell ("")`},
+		},
+		"pools that may not be read": {
+			evidence: doctor.Evidence{Nodes: nodes(9), Mesh: on, NoRoutes: "forbidden"},
+			want:     []string{"note cluster-routes: whether BGP carries routes between nodes is unknown: forbidden"},
+		},
+		"no BGP where it is not needed": {
+			evidence: doctor.Evidence{Nodes: []routereflector.Node{{Name: "n0"}}, Mesh: on, Routes: pools("v3.31.0", clusterroutes.VXLAN)},
+			want:     []string{"note reachability: no node has a BGP address"},
+		},
+		"two nodes with one address": {
+			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
+				all := nodes(4)
+				all[3].IPv4 = all[1].IPv4
+				return all
+			}(), Mesh: on},
+			want: []string{"problem addresses: 2 nodes have the BGP address 10.0.0.1: n1, n3"},
+		},
+		"a router that hangs on one reflector": {
+			evidence: doctor.Evidence{Nodes: reflect(nodes(9), 3, shared), Mesh: off, Peers: append(usual(t), router(t, "tor", "name == 'n1'"), router(t, "edge", "has(rr)"), router(t, "client", "name == 'n5'"))},
+			want:     []string{"warning external-peers: BGPPeer tor gives 192.0.2.1 outside the cluster a session with reflector n1 alone"},
+		},
 		"a large mesh": {
 			evidence: doctor.Evidence{Nodes: nodes(101), Mesh: on}, want: []string{"warning mesh: 101 nodes are in a full mesh: 5050 sessions"},
 		},
@@ -112,7 +178,7 @@ func TestHazards(t *testing.T) {
 		},
 		"one reflector": {
 			evidence: doctor.Evidence{Nodes: reflect(nodes(4), 1, shared), Peers: usual(t), Mesh: off},
-			want:     []string{"warning redundancy: 3 nodes have n0 as their only reflector by IPv4: n1, n2, n3"},
+			want:     []string{"warning redundancy: 3 nodes with n0 as the only reflector by IPv4: n1, n2, n3"},
 		},
 		"a reflector that is not ready": {
 			evidence: doctor.Evidence{Nodes: func() []routereflector.Node {
@@ -121,7 +187,7 @@ func TestHazards(t *testing.T) {
 				return all
 			}(), Peers: usual(t), Mesh: off},
 			want: []string{
-				"warning redundancy: 3 nodes have n1 as their only reflector by IPv4: n2, n3, n4", "warning redundancy: reflector n0 is not Ready",
+				"warning redundancy: 3 nodes with n1 as the only reflector by IPv4: n2, n3, n4", "warning redundancy: reflector n0 is not Ready",
 			},
 		},
 		"all in one zone": {

@@ -11,11 +11,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 )
 
 // The checks, in the order in which they are made. The values stand in JSON and MUST NOT change.
 const (
+	CheckRoutes       = "cluster-routes"
 	CheckReachability = "reachability"
+	CheckAddresses    = "addresses"
 	CheckPaths        = "paths"
 	CheckMesh         = "mesh"
 	CheckRedundancy   = "redundancy"
@@ -27,6 +30,7 @@ const (
 	CheckMarks        = "foreign-marks"
 	CheckOwners       = "owners"
 	CheckPeers        = "bgppeers"
+	CheckExternal     = "external-peers"
 	CheckTemplates    = "bird-templates"
 	CheckUnread       = "unreadable"
 )
@@ -43,6 +47,9 @@ type Evidence struct {
 	// Topologies are the cluster's, with the records of what the operator wrote. NoTopologies is why they could not be read, "" if they were.
 	Topologies   []v1alpha1.RouteReflectorTopology
 	NoTopologies string
+	// Routes decide whether BGP carries routes between nodes, nil if they were not looked for. NoRoutes is why they could not be read, "" if they were.
+	Routes   *clusterroutes.Settings
+	NoRoutes string
 	// Templates are BIRD's, nil if they were not looked for. NoTemplates is why they could not be read, "" if they were.
 	Templates   *birdtemplates.Installation
 	NoTemplates string
@@ -73,7 +80,9 @@ func Findings(e Evidence) []finding.Finding {
 
 func checks() []finding.Check[examined] {
 	return []finding.Check[examined]{
+		{Name: CheckRoutes, Find: clusterRoutes},
 		{Name: CheckReachability, Find: reachable},
+		{Name: CheckAddresses, Find: addresses},
 		{Name: CheckPaths, Find: paths},
 		{Name: CheckMesh, Find: mesh},
 		{Name: CheckRedundancy, Find: redundancy},
@@ -85,6 +94,7 @@ func checks() []finding.Check[examined] {
 		{Name: CheckMarks, Find: foreignMarks},
 		{Name: CheckOwners, Find: owners},
 		{Name: CheckPeers, Find: peers},
+		{Name: CheckExternal, Find: external},
 		{Name: CheckTemplates, Find: templates},
 		{Name: CheckUnread, Find: unread},
 	}

@@ -34,7 +34,7 @@ func redundancy(x examined) []finding.Finding {
 		single := x.singles(f)
 		for _, reflector := range slices.Sorted(maps.Keys(single)) {
 			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("%s have %s as their only reflector by %s: %s", prose.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
+				Severity: finding.Warning, What: fmt.Sprintf("%s with %s as the only reflector by %s: %s", prose.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
 				Why: "when it restarts, dies or loses its network, they lose every route that is not their own", Do: "give each client two reflectors at least, in different zones",
 			})
 		}

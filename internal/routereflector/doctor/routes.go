@@ -63,8 +63,12 @@ func reachable(x examined) []finding.Finding {
 		if x.Etcd {
 			look = "spec.bgp of the Calico Nodes"
 		}
+		severity := finding.Problem
+		if x.useless() {
+			severity = finding.Note
+		}
 		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
+			Severity: severity, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
 			Do: "look at " + look + " and at calico-node's log",
 		})
 	}
@@ -175,6 +179,13 @@ func mesh(x examined) []finding.Finding {
 			Why: "every node still has a session with every other one, which reflectors should replace; and reflectors are not members of the mesh",
 			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
 				"BGPConfiguration default; a RouteReflectorTopology does that in this order",
+		}}
+	case x.Mesh.On && len(x.Nodes) > meshComfort && x.useless():
+		n := len(x.Nodes)
+		return []finding.Finding{{
+			Severity: finding.Note, What: fmt.Sprintf("%d nodes are in a full mesh of %d sessions that carries no route between nodes", n, n*(n-1)/2),
+			Why: "each calico-node keeps its sessions all the same",
+			Do:  "set nodeToNodeMeshEnabled: false in BGPConfiguration default, unless you announce Services or peer with routers outside the cluster",
 		}}
 	case x.Mesh.On && len(x.Nodes) > meshComfort:
 		n := len(x.Nodes)

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
 	"github.com/mooring-dev/mooring/internal/routereflector/files"
 )
@@ -63,6 +64,7 @@ func fromKubernetes(ctx context.Context, c *observe.Cluster) (doctor.Evidence, e
 	}
 	configuration := byDefault(configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
+	e.Routes, e.NoRoutes = found(bgp.ClusterRoutes(ctx))
 	peers, err := bgp.Peers(ctx)
 	if err != nil {
 		return doctor.Evidence{}, err
@@ -107,6 +109,7 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 	}
 	configuration := byDefault(view.Configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration), Etcd: true, InvalidIDs: map[string]string{}, Unread: view.Unread}
+	e.Routes, e.NoRoutes = found(etcd.ClusterRoutes(ctx))
 	if e.Peers, err = files.Peers(view.Peers); err != nil {
 		return doctor.Evidence{}, err
 	}
@@ -121,6 +124,14 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 		return doctor.Evidence{}, errors.New(refusal.Message)
 	}
 	return e, nil
+}
+
+// found is what was read, or why it was not.
+func found(s clusterroutes.Settings, err error) (read *clusterroutes.Settings, problem string) {
+	if err != nil {
+		return nil, observe.OneLine(err)
+	}
+	return &s, ""
 }
 
 func byDefault(all []calicov3.BGPConfiguration) *calicov3.BGPConfiguration {
