@@ -69,7 +69,7 @@ func TestFieldsSayTheirBounds(t *testing.T) {
 			"### spec.quota.bytes\n\nquantity of Kubernetes, such as 64Mi\n",
 			"### spec.clientCertSecret[].namespace\n\nstring · length 1 to 63 · matches `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$` · required\n",
 			"### status.conditions\n\nlist of condition of Kubernetes · one entry for each `type`\n",
-			"- spec.quota.burst: only with spec.quota.requestsPerSecond: `!has(self.burst) || has(self.requestsPerSecond)`\n",
+			"- spec.quota.historyBytes: must be at least 16Mi: `quantity(string(self)).compareTo(quantity('16Mi')) >= 0`\n",
 			"etcd-&lt;name>.&lt;operator's namespace>.svc:2379", "| Policy (wide) | `spec.deletionPolicy` | What becomes of the data |",
 		},
 		"api/routereflectortopology.md": {

@@ -29,7 +29,7 @@ func tenant() explain.EtcdStorageEvidence {
 	return explain.EtcdStorageEvidence{Now: now, Storage: v1alpha1.EtcdStorage{
 		ObjectMeta: metav1.ObjectMeta{Name: "team-a", Generation: 2},
 		Spec: v1alpha1.EtcdStorageSpec{
-			Replicas: 3, Quota: v1alpha1.Quota{Keys: &keys, Bytes: &bytes, RequestsPerSecond: &rate, Watches: &watches},
+			Replicas: 3, Quota: v1alpha1.Quota{Keys: &keys, Bytes: &bytes, UnitsPerSecond: &rate, Watches: &watches},
 			SigningCertificateValidity: metav1.Duration{Duration: 1095 * day}, ServingCertificateValidity: metav1.Duration{Duration: 90 * day},
 			ClientCertificateValidity: metav1.Duration{Duration: 90 * day},
 		},
@@ -55,7 +55,7 @@ func TestTenantThatIsWell(t *testing.T) {
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)", "served at: https://etcd-team-a.mooring-system.svc:2379",
 		"proxies: 3/3 ready", "Ready: it is ready, since 3h (Ready)", "Later: it is not known, since 3h (New): of a newer operator",
 		"keys: 120 of 200 (60 %)", "bytes: 2.4Mi of 8Mi (29 %)", "leases: 4, unbounded", "counted: 60s ago",
-		"requests: each proxy serves at most 50 in a second", "watches: each proxy has at most 20 open",
+		"work: each proxy lets through at most 50 units per second", "watches: each proxy has at most 20 open",
 		"serving CA: it expires at 2029-05-10T12:00:00Z, in 900d; the next one signs after five sixths of 1095d",
 		"client: it expires at 2027-01-22T12:00:00Z, in 61d; it is renewed after two thirds of 90d",
 	)

@@ -197,9 +197,6 @@ const (
 )
 
 // Quota bounds a tenant. When it stores too much, growth is refused with etcd's own error; reads and deletes work.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.requestsPerSecond)",message="spec.quota.burst: only with spec.quota.requestsPerSecond"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !has(self.requestsPerSecond) || self.burst >= self.requestsPerSecond",message="spec.quota.burst: must not be less than spec.quota.requestsPerSecond"
 type Quota struct {
 	// bytes is the most that keys, with their prefix, and values may take, without history, at least 1Mi.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="spec.quota.bytes: must be at least 1Mi"
@@ -222,14 +219,11 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Watches *int32 `json:"watches,omitempty"`
-	// requestsPerSecond is the most requests that each proxy serves in a second; a stream counts when it begins. Absent: 1000.
+	// unitsPerSecond is the most work that each proxy lets the tenant give to the core in a second, in units. A get of a small key is 1, a put
+	// 3, every 16Ki that are read, 2Ki that are written or 250 keys of a range 1 more. Absent: 4000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
-	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
-	// burst is how many requests may come at once. Absent: requestsPerSecond.
-	// +kubebuilder:validation:Minimum=1
-	// +optional
-	Burst *int32 `json:"burst,omitempty"`
+	UnitsPerSecond *int32 `json:"unitsPerSecond,omitempty"`
 	// listsInFlight is how many requests whose answer may be large each proxy has with the core at one time: ranges of more than 500 keys, or of any
 	// number. They do not take the seats of small requests. Absent: a quarter of those, which follow from spec.priority.
 	// +kubebuilder:validation:Minimum=1
@@ -244,15 +238,6 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	WatchMessagesPerSecond *int32 `json:"watchMessagesPerSecond,omitempty"`
-	// readBytesPerSecond is the most bytes that each proxy reads from the core in a second, once for small requests and once for large lists;
-	// requests wait while those before them are above it. At least 1Mi. Absent: 64Mi.
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="spec.quota.readBytesPerSecond: must be at least 1Mi"
-	// +optional
-	ReadBytesPerSecond *resource.Quantity `json:"readBytesPerSecond,omitempty"`
-	// writtenBytesPerSecond is the most bytes of puts that each proxy passes on in a second, at least 64Ki. Deletes are free. Absent: 8Mi.
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="spec.quota.writtenBytesPerSecond: must be at least 64Ki"
-	// +optional
-	WrittenBytesPerSecond *resource.Quantity `json:"writtenBytesPerSecond,omitempty"`
 	// streams is how many RPCs of any kind, streams of watches and leases among them, are open at each proxy at one time. Absent: 4096.
 	// +kubebuilder:validation:Minimum=1
 	// +optional

@@ -325,13 +325,8 @@ func (in *Quota) DeepCopyInto(out *Quota) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.RequestsPerSecond != nil {
-		in, out := &in.RequestsPerSecond, &out.RequestsPerSecond
-		*out = new(int32)
-		**out = **in
-	}
-	if in.Burst != nil {
-		in, out := &in.Burst, &out.Burst
+	if in.UnitsPerSecond != nil {
+		in, out := &in.UnitsPerSecond, &out.UnitsPerSecond
 		*out = new(int32)
 		**out = **in
 	}
@@ -349,16 +344,6 @@ func (in *Quota) DeepCopyInto(out *Quota) {
 		in, out := &in.WatchMessagesPerSecond, &out.WatchMessagesPerSecond
 		*out = new(int32)
 		**out = **in
-	}
-	if in.ReadBytesPerSecond != nil {
-		in, out := &in.ReadBytesPerSecond, &out.ReadBytesPerSecond
-		x := (*in).DeepCopy()
-		*out = &x
-	}
-	if in.WrittenBytesPerSecond != nil {
-		in, out := &in.WrittenBytesPerSecond, &out.WrittenBytesPerSecond
-		x := (*in).DeepCopy()
-		*out = &x
 	}
 	if in.Streams != nil {
 		in, out := &in.Streams, &out.Streams

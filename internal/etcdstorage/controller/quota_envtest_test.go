@@ -53,7 +53,7 @@ func TestAQuotaHoldsAndIsTold(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	g.r.Events = recorder
 	ns, name := g.tenant(), "bounded"
-	g.storage(name, toTenant(ns, ", quota: {bytes: 1Mi, keys: 3, leases: 2, watches: 1, requestsPerSecond: 2000, burst: 3000}, priority: 100, replicas: 1"))
+	g.storage(name, toTenant(ns, ", quota: {bytes: 1Mi, keys: 3, leases: 2, watches: 1, unitsPerSecond: 3000}, priority: 100, replicas: 1"))
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionUnknown, "NotMeasured", "has not been counted yet")
 	g.deployed(name)

@@ -65,7 +65,7 @@ func told(t *testing.T, w World) string {
 func TestEachFieldHasItsEffect(t *testing.T) {
 	t.Parallel()
 	type spec = v1alpha1.EtcdStorageSpec
-	one, five, seven := int32(1), int32(5), int64(7)
+	five, seven := int32(5), int64(7)
 	memory := resource.MustParse("128Mi")
 	bytes, no := resource.MustParse("1Gi"), false
 	issuer := func(kind, group string) func(*spec) {
@@ -92,17 +92,14 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"quota.historyBytes":         {func(s *spec) { s.Quota.HistoryBytes = &bytes }, `"--quota-history-bytes=1073741824"`},
 		"quota.leases":               {func(s *spec) { s.Quota.Leases = &seven }, `"--quota-leases=7"`},
 		"quota.watches":              {func(s *spec) { s.Quota.Watches = &five }, `"--quota-watches=5"`},
-		"quota.requestsPerSecond":    {func(s *spec) { s.Quota.RequestsPerSecond = &five }, `"--max-requests-per-second=5"`},
-		"quota.burst":                {func(s *spec) { s.Quota.RequestsPerSecond, s.Quota.Burst = &one, &five }, `"--max-request-burst=5"`},
+		"quota.unitsPerSecond":       {func(s *spec) { s.Quota.UnitsPerSecond = &five }, `"--max-units-per-second=5"`},
 		"quota.listsInFlight":        {func(s *spec) { s.Quota.ListsInFlight = &five }, `"--max-lists-in-flight=5"`},
 		"quota.keepAlivesPerSecond":  {func(s *spec) { s.Quota.KeepAlivesPerSecond = &five }, `"--max-keep-alives-per-second=5"`},
 		"quota.watchMessagesPerSecond": {
 			func(s *spec) { s.Quota.WatchMessagesPerSecond = &five }, `"--max-watch-messages-per-second=5"`,
 		},
-		"quota.readBytesPerSecond":    {func(s *spec) { s.Quota.ReadBytesPerSecond = &bytes }, `"--max-read-bytes-per-second=1073741824"`},
-		"quota.writtenBytesPerSecond": {func(s *spec) { s.Quota.WrittenBytesPerSecond = &bytes }, `"--max-written-bytes-per-second=1073741824"`},
-		"quota.streams":               {func(s *spec) { s.Quota.Streams = &five }, `"--max-streams=5"`},
-		"quota.streamsPerConnection":  {func(s *spec) { s.Quota.StreamsPerConnection = &five }, `"--max-streams-per-connection=5"`},
+		"quota.streams":              {func(s *spec) { s.Quota.Streams = &five }, `"--max-streams=5"`},
+		"quota.streamsPerConnection": {func(s *spec) { s.Quota.StreamsPerConnection = &five }, `"--max-streams-per-connection=5"`},
 		"quota.connectionsPerIdentity": {
 			func(s *spec) { s.Quota.ConnectionsPerIdentity = &five }, `"--max-connections-per-identity=5"`,
 		},
@@ -160,7 +157,7 @@ func TestAChangeRollsTheProxiesWithoutAnOutage(t *testing.T) {
 	before := objectOf[appsv1.Deployment](t, w, KindDeployment, "etcd-a")
 	seven, five := int64(7), int32(5)
 	s := &w.Storage.Spec
-	s.Quota = v1alpha1.Quota{Keys: &seven, Watches: &five, RequestsPerSecond: &five}
+	s.Quota = v1alpha1.Quota{Keys: &seven, Watches: &five, UnitsPerSecond: &five}
 	s.Priority, s.Replicas, s.Compaction.Mode = 1, 1, v1alpha1.CompactionPerReplica
 	w, done := carryOut(t, w, 99, nil)
 	if got := kinds(done); !slices.Equal(got, []string{"Apply Deployment/etcd-a"}) {
@@ -213,7 +210,7 @@ func TestSeats(t *testing.T) {
 		}
 	}
 	w := world("a")
-	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || !slices.Contains(args, "--max-answer-bytes=134217728") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "requests") }) {
+	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || !slices.Contains(args, "--max-answer-bytes=134217728") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "units") }) {
 		t.Errorf("%v", args)
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
 // Names of the budgets: values of the label limit of the metrics, and in refusals. They MUST NOT change: alerts name them.
@@ -26,9 +29,8 @@ const (
 	limitStreams  = "streams"
 	limitKeeps    = "keep-alives"
 	limitMessages = "watch-messages"
-	limitRead     = "read-bytes"
-	limitWritten  = "written-bytes"
 	limitAnswers  = "answers"
+	limitWork     = "work"
 
 	limitConnections = "connections"
 )
@@ -36,8 +38,8 @@ const (
 // Budgets are the names of all budgets, for the reference and for tests.
 func Budgets() []string {
 	return []string{
-		limitSpace, limitHistory, limitLeases, limitWatches, limitRate, limitQueue, limitStreams, limitKeeps, limitMessages, limitRead, limitWritten,
-		limitAnswers, limitConnections,
+		limitSpace, limitHistory, limitLeases, limitWatches, limitRate, limitQueue, limitStreams, limitKeeps, limitMessages, limitAnswers, limitWork,
+		limitConnections,
 	}
 }
 
@@ -48,12 +50,12 @@ const (
 	longestList = 10 * time.Second
 	// queueRetry is when a client should try again that was refused since too many requests wait.
 	queueRetry = time.Second
-	// burstSeconds is how many seconds' worth of bytes or messages may come at once.
+	// burstSeconds is how many seconds' worth of messages may come at once.
 	burstSeconds = 2
-	// leastAnswer is what each answer costs of the bytes read, however small it is.
-	leastAnswer = 512
-	// leastList is the same for answers that may be large: the core reads a first part even when the client gives up at once.
+	// leastList is what each answer costs of the bytes read that may be large: the core reads a first part even when the client gives up at once.
 	leastList = 64 << 10
+	// freeAnswer are the bytes of an answer that are in the price of any call.
+	freeAnswer = 1 << 10
 )
 
 // bucket is a rate: what is taken comes back over time. It is safe for concurrent use. Its zero value bounds nothing.
@@ -65,18 +67,15 @@ type bucket struct {
 	last  time.Time
 }
 
-// set makes it a rate of perSecond after a burst; a burst of 0 is one second's worth.
+// set makes it a rate of perSecond after a burst.
 func (b *bucket) set(perSecond, burst float64) {
-	if burst <= 0 {
-		burst = math.Ceil(perSecond)
-	}
 	b.perSecond, b.burst, b.level = perSecond, burst, burst
 }
 
-// take takes n and returns how long to wait for it. If that is longer than most nothing is taken, and ok is false.
-func (b *bucket) take(now time.Time, n float64, most time.Duration) (wait time.Duration, ok bool) {
+// take takes n and returns how long to wait for it.
+func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
 	if b.perSecond <= 0 {
-		return 0, true
+		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,26 +86,17 @@ func (b *bucket) take(now time.Time, n float64, most time.Duration) (wait time.D
 	if left := b.level - n; left < 0 {
 		wait = time.Duration(-left / b.perSecond * float64(time.Second))
 	}
-	if wait > most {
-		return wait, false
-	}
 	b.level -= n
-	return wait, true
-}
-
-// charge takes what was used already.
-func (b *bucket) charge(n float64) {
-	if b.perSecond <= 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.level -= n
+	return wait
 }
 
 // await takes n and waits for it, as long as that takes; the error is the context's, as a status.
 func (b *bucket) await(ctx context.Context, n float64, waited func()) error {
-	wait, _ := b.take(clock(), n, math.MaxInt64)
+	return awaited(ctx, b.take(clock(), n), waited)
+}
+
+// awaited waits, and says so if there is anything to wait for.
+func awaited(ctx context.Context, wait time.Duration, waited func()) error {
 	if wait <= 0 {
 		return nil
 	}
@@ -122,21 +112,64 @@ func clock() time.Time { return time.Now() } //nolint:forbidigo // a rate is one
 
 // budgets are the tenant's rates.
 type budgets struct {
-	requests bucket
 	keeps    bucket
 	messages bucket
-	// Answers that may be large have a rate of their own, so that small requests pass while lists wait.
-	readSmall, readList bucket
-	written             bucket
+
+	mu    sync.Mutex
+	units *quota.Budget // nil bounds nothing; mu guards what is in it
 }
 
 func (b *budgets) set(cfg *Config) {
-	b.requests.set(cfg.RequestsPerSecond, float64(cfg.Burst))
 	b.keeps.set(cfg.KeepAlivesPerSecond, cfg.KeepAlivesPerSecond*burstSeconds)
 	b.messages.set(cfg.WatchMessagesPerSecond, cfg.WatchMessagesPerSecond*burstSeconds)
-	b.readSmall.set(float64(cfg.ReadBytesPerSecond), float64(cfg.ReadBytesPerSecond)*burstSeconds)
-	b.readList.set(float64(cfg.ReadBytesPerSecond), float64(cfg.ReadBytesPerSecond)*burstSeconds)
-	b.written.set(float64(cfg.WrittenBytesPerSecond), max(float64(cfg.WrittenBytesPerSecond)*burstSeconds, float64(cfg.MaxRequestBytes)))
+	if cfg.UnitsPerSecond > 0 {
+		b.units = quota.NewBudget(cfg.UnitsPerSecond)
+	}
+}
+
+// take takes the price of work that is about to be done, and returns how long it must wait for it.
+func (p *Proxy) take(work quota.Work, class quota.Class) (wait time.Duration, err error) {
+	if p.budgets.units == nil {
+		return 0, nil
+	}
+	most := longestPace
+	if class == quota.Large {
+		most = longestList
+	}
+	wait, ok := p.budgets.take(work, class, most)
+	if !ok {
+		return 0, p.refuse(limitRate, wait)
+	}
+	if wait > 0 {
+		p.metrics.waited(limitRate).Inc()
+	}
+	return wait, nil
+}
+
+func (b *budgets) take(work quota.Work, class quota.Class, most time.Duration) (time.Duration, bool) {
+	now := clock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.units.Take(now, work.Units(), class, most)
+}
+
+// await is take for what waits as long as it must: what a stream does of itself.
+func (p *Proxy) await(ctx context.Context, work quota.Work) error {
+	if p.budgets.units == nil {
+		return nil
+	}
+	wait, _ := p.budgets.take(work, quota.Large, math.MaxInt64)
+	return awaited(ctx, wait, p.metrics.waited(limitRate).Inc)
+}
+
+// pay takes the price of work that was done in addition to what was taken before, or gives back that of work that was not.
+func (p *Proxy) pay(work quota.Work, class quota.Class) {
+	if p.budgets.units == nil || work == (quota.Work{}) {
+		return
+	}
+	p.budgets.mu.Lock()
+	defer p.budgets.mu.Unlock()
+	p.budgets.units.Correct(work.Units(), class)
 }
 
 // cost is what a request costs, as far as the request tells.
@@ -145,49 +178,37 @@ type cost struct {
 	state int64
 	// list is set if the answer may be large.
 	list bool
-	// written are the bytes that are written.
+	// written are the bytes that count as history.
 	written int
+	// work is what the request makes the core do, as far as it is known before. span is the hash of its range, 0 if it has none; scans is set if
+	// the core reads each of the range's values.
+	work  quota.Work
+	span  uint64
+	scans bool
+	// spans are ranges whose keys must be counted before the request goes to the core, since there may be no more than most of them.
+	spans []wire.Span
+	most  int64
 	// seen is what the response is compared with; nothing for what is not linearizable.
 	seen seen
 }
 
-// admit takes the bytes of a request from its budgets, and returns how long it must wait for them.
-func (p *Proxy) admit(c cost) (wait time.Duration, err error) {
-	most, read := longestPace, &p.budgets.readSmall
+// class is how the request shares the budget.
+func (c *cost) class() quota.Class {
 	if c.list {
-		most, read = longestList, &p.budgets.readList
+		return quota.Large
 	}
-	if read.perSecond <= 0 && (p.budgets.written.perSecond <= 0 || c.written == 0) {
-		return 0, nil
-	}
-	now := clock()
-	wait, ok := read.take(now, 0, most)
-	if !ok {
-		return 0, p.refuse(limitRead, wait)
-	}
-	which := limitRead
-	if c.written > 0 {
-		more, ok := p.budgets.written.take(now, float64(c.written), longestPace)
-		if !ok {
-			return 0, p.refuse(limitWritten, more)
-		}
-		if more > wait {
-			wait, which = more, limitWritten
-		}
-	}
-	if wait > 0 {
-		p.metrics.waited(which).Inc()
-	}
-	return wait, nil
+	return quota.Small
 }
 
-// read charges an answer of the core.
-func (p *Proxy) read(bytes int, list bool) {
-	if list {
-		p.budgets.readList.charge(float64(max(bytes, leastList)))
-		return
+// read pays for the bytes of an answer of the core.
+func (p *Proxy) read(bytes int, class quota.Class) {
+	free := freeAnswer
+	if class == quota.Large {
+		free = leastList // it was taken before
 	}
-	p.budgets.readSmall.charge(float64(max(bytes, leastAnswer)))
+	if bytes > free {
+		p.pay(quota.Work{Read: int64(bytes - free)}, class)
+	}
 }
 
 // refuse counts what a budget turns away and returns the answer: etcd's text for more requests than it takes, with the budget, and when there will be
@@ -219,7 +240,7 @@ func flagOf(limit string) string {
 	case limitWatches:
 		return "--quota-watches"
 	case limitRate:
-		return "--max-requests-per-second"
+		return "--max-units-per-second"
 	case limitQueue:
 		return "--max-in-flight"
 	case limitStreams:
@@ -228,10 +249,6 @@ func flagOf(limit string) string {
 		return "--max-keep-alives-per-second"
 	case limitMessages:
 		return "--max-watch-messages-per-second"
-	case limitRead:
-		return "--max-read-bytes-per-second"
-	case limitWritten:
-		return "--max-written-bytes-per-second"
 	case limitConnections:
 		return "--max-connections-per-identity"
 	default:

@@ -99,7 +99,7 @@ func TestEveryRPCIsPaced(t *testing.T) {
 	}
 	for method, request := range calls {
 		cfg := configure(t, core.Endpoint)
-		cfg.RequestsPerSecond, cfg.Burst, cfg.InFlight = 0.01, 1, 1
+		cfg.UnitsPerSecond, cfg.InFlight = 0.01, 1
 		p := start(t, cfg)
 		conn := raw(t, p.Endpoint)
 		call := func() error {
@@ -484,26 +484,30 @@ func TestAnswersBeyondTheBudget(t *testing.T) {
 	}
 }
 
-// Bytes have rates: what is read, small requests apart, and what is written.
-func TestRatesOfBytes(t *testing.T) {
+// Bytes have a price: what is read, while small requests pass, and what is written.
+func TestBytesHaveAPrice(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
 	fill(t, core.Endpoint, 4)
 	cfg := configure(t, core.Endpoint)
-	cfg.ReadBytesPerSecond, cfg.WrittenBytesPerSecond = 1<<20, 1<<20
+	cfg.UnitsPerSecond = 512 // 8 MiB are read in a second, or 1 MiB is written
 	p := start(t, cfg)
-	for range 4 {
-		if _, err := p.Client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil && !refusedBy(err, "read-bytes") {
+	for range 6 {
+		if _, err := p.Client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil && !refusedBy(err, "rate") {
 			t.Errorf("got %v", err)
 		}
+		if _, err := p.Client.Get(t.Context(), "small"); err != nil {
+			t.Errorf("a small request after a list: %v", err)
+		}
 	}
+	lists := metric(t, p.Registry, "mooring_etcdstorage_proxy_waited_total", "rate")
 	var refused int
 	for range 16 {
 		var work sync.WaitGroup
 		var n atomic.Int64
 		for range 4 {
 			work.Go(func() {
-				if _, err := p.Client.Put(t.Context(), "k", strings.Repeat("v", 1<<20)); refusedBy(err, "written-bytes") {
+				if _, err := p.Client.Put(t.Context(), "k", strings.Repeat("v", 1<<20)); refusedBy(err, "rate") {
 					n.Add(1)
 				} else if err != nil {
 					t.Errorf("got %v", err)
@@ -515,11 +519,8 @@ func TestRatesOfBytes(t *testing.T) {
 			break
 		}
 	}
-	if _, err := p.Client.Get(t.Context(), "small"); err != nil {
-		t.Errorf("a small request: %v", err)
-	}
-	if refused == 0 || metric(t, p.Registry, "mooring_etcdstorage_proxy_waited_total", "read-bytes") == 0 {
-		t.Errorf("%d writes were refused, and lists waited %v times", refused, metric(t, p.Registry, "mooring_etcdstorage_proxy_waited_total", "read-bytes"))
+	if refused == 0 || lists == 0 {
+		t.Errorf("%d writes were refused, and lists waited %v times", refused, lists)
 	}
 }
 

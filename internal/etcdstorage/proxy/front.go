@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 )
 
 // front answers the calls of the listening side. Its methods run in connections' readers.
@@ -94,17 +95,21 @@ func (f front) Refused(s *h2.Stream, st h2.Status) {
 // Unary implements h2.Handler.
 func (f front) Unary(s *h2.Stream, b *h2.Batch, request []byte) {
 	r := s.Value.(*rpc) //nolint:forcetypeassert // Begin set it
-	wait := time.Duration(0)
-	if !r.route.local {
-		var ok bool
-		if wait, ok = r.p.budgets.requests.take(r.started, 1, longestPace); !ok {
-			r.fail(b, r.p.refuse(limitRate, wait))
-			return
-		}
-	}
-	if wait == 0 && r.route.unary == nil {
+	if r.route.unary == nil {
 		r.forward(b, request)
 		return
+	}
+	wait := time.Duration(0)
+	if !r.route.local {
+		work := quota.Work{Calls: 1}
+		if r.route.logged {
+			work.Logged = 1
+		}
+		var err error
+		if wait, err = r.p.take(work, quota.Small); err != nil {
+			r.fail(b, err)
+			return
+		}
 	}
 	if !r.hold(len(request)) {
 		r.fail(b, r.p.refuse(limitQueue, queueRetry))
@@ -112,18 +117,11 @@ func (f front) Unary(s *h2.Stream, b *h2.Batch, request []byte) {
 	}
 	kept := append(make([]byte, 0, len(request)), request...)
 	r.later(func() {
-		if wait > 0 {
-			r.p.metrics.waited(limitRate).Inc()
-			if !pause(s.Context(), wait) {
-				r.fail(nil, status.FromContextError(s.Context().Err()).Err())
-				return
-			}
-		}
-		if r.route.unary != nil {
-			r.unary(kept)
+		if wait > 0 && !pause(s.Context(), wait) {
+			r.fail(nil, status.FromContextError(s.Context().Err()).Err())
 			return
 		}
-		r.forward(nil, kept)
+		r.unary(kept)
 	})
 }
 
@@ -213,25 +211,22 @@ func (r *rpc) unary(request []byte) {
 		r.fail(nil, r.p.answer(r.s.Method, err))
 		return
 	}
-	r.p.read(len(response), false)
+	r.p.read(len(response), quota.Small)
 	buf := h2.GetBuf(h2.MessageRoom + len(response))
 	buf.B = append(buf.B[:h2.MessageRoom], response...)
 	r.release(true)
 	r.reply(nil, buf)
 }
 
-// stream serves a streaming call. To begin one costs a request.
+// stream serves a streaming call. To begin one costs a call.
 func (r *rpc) stream() error {
 	if !r.route.local {
-		wait, ok := r.p.budgets.requests.take(r.started, 1, longestPace)
-		if !ok {
-			return r.p.refuse(limitRate, wait)
+		wait, err := r.p.take(quota.Work{Calls: 1}, quota.Small)
+		if err != nil {
+			return err
 		}
-		if wait > 0 {
-			r.p.metrics.waited(limitRate).Inc()
-			if ctx := r.s.Context(); !pause(ctx, wait) {
-				return status.FromContextError(ctx.Err()).Err()
-			}
+		if ctx := r.s.Context(); wait > 0 && !pause(ctx, wait) {
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 	return r.route.stream(tenantStream{r.s})
@@ -276,11 +271,18 @@ func (r *rpc) forward(b *h2.Batch, request []byte) {
 
 // admitted goes on once there are bytes and a seat for the request.
 func (r *rpc) admitted(b *h2.Batch) {
+	if r.p.fewKeys(&r.cost) {
+		r.cost.spans = nil
+	}
 	if r.p.answers.Crowded() {
 		r.fail(b, r.p.refuse(limitAnswers, queueRetry))
 		return
 	}
-	wait, err := r.p.admit(r.cost)
+	var wait time.Duration
+	var err error
+	if !r.cost.list { // a large request takes its price when it has a seat
+		wait, err = r.p.take(r.cost.work, quota.Small)
+	}
 	if err == nil && wait > 0 && !r.hold(len(r.request.B)) {
 		err = r.p.refuse(limitQueue, queueRetry)
 	}
@@ -309,6 +311,15 @@ func (r *rpc) seatedThen(b *h2.Batch) {
 	if !r.seated(b) || !r.leaves() {
 		return
 	}
+	wait, err := r.paid()
+	if err != nil {
+		r.fail(b, err)
+		return
+	}
+	if wait > 0 || len(r.cost.spans) > 0 {
+		r.later(func() { r.startAfter(wait) })
+		return
+	}
 	token, ok := r.p.core.tokenNow()
 	if ok {
 		r.token = token
@@ -320,21 +331,6 @@ func (r *rpc) seatedThen(b *h2.Batch) {
 	if !ok {
 		r.later(r.start)
 	}
-}
-
-// charge takes room in the history for what is written.
-func (r *rpc) charge() error {
-	if err := r.p.ledger.charge(r.cost.written); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.released {
-		r.p.ledger.charged(r.cost.written)
-		return nil
-	}
-	r.charged = r.cost.written
-	return nil
 }
 
 // leaves notes that the request is on its way to the core; false if the tenant is gone already.
@@ -394,9 +390,15 @@ func (r *rpc) loaded(request []byte) {
 func (r *rpc) seated(b *h2.Batch) bool {
 	now, ok := r.enter(r.cost.list, func() {
 		r.later(func() {
-			if r.leaves() {
-				r.start()
+			if !r.leaves() {
+				return
 			}
+			wait, err := r.paid()
+			if err != nil {
+				r.fail(nil, err)
+				return
+			}
+			r.startAfter(wait)
 		})
 	})
 	if ok && !now {
@@ -507,7 +509,7 @@ func (r *rpc) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 		}
 	}()
 	f := r.route.forward
-	r.p.read(len(message), r.cost.list)
+	r.p.read(len(message), r.cost.class())
 	if own != nil && f.inPlace {
 		r.answer = own
 		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost, message)

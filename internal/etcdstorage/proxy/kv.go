@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
@@ -18,7 +19,7 @@ func (p *Proxy) kvRoutes() map[string]route {
 		etcdserverpb.KV_Put_FullMethodName:         {forward: &forward{request: p.putRequest, response: p.putResponse, inPlace: true, ended: p.ended}},
 		etcdserverpb.KV_DeleteRange_FullMethodName: {forward: &forward{request: p.deleteRequest, response: p.deleteResponse, inPlace: true}},
 		etcdserverpb.KV_Txn_FullMethodName:         {forward: &forward{request: p.txnRequest, response: p.txnResponse, inPlace: true, ended: p.ended}},
-		etcdserverpb.KV_Compact_FullMethodName:     {unary: p.compact},
+		etcdserverpb.KV_Compact_FullMethodName:     {unary: p.compact, logged: true},
 	}
 }
 
@@ -27,9 +28,13 @@ func (p *Proxy) rangeRequest(dst, request []byte) ([]byte, cost, error) {
 	if err == nil {
 		err = p.readable(info.Revision)
 	}
-	c := cost{list: info.Large}
+	c := cost{list: info.Large, work: quota.Work{Calls: 1}}
 	if !info.Serializable {
 		c.seen = p.seen()
+	}
+	if err == nil && !info.Single {
+		c.scans = info.Scans
+		p.estimate(&c, out[len(dst):])
 	}
 	return out, c, err
 }
@@ -52,6 +57,7 @@ func (p *Proxy) readable(revision int64) error {
 func (p *Proxy) rangeResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendRangeResponse(dst, p.tenant, response)
 	if err == nil {
+		p.counted(&c, info.Count)
 		err = p.observe(c.seen, info.Header)
 	}
 	return out, err
@@ -67,7 +73,8 @@ func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
 		return out, cost{}, err
 	}
 	state, err := p.room(g)
-	return out, cost{state: state, written: len(out) - len(dst), seen: p.seen()}, err
+	bytes := len(out) - len(dst)
+	return out, cost{state: state, written: bytes, work: logged(bytes), seen: p.seen()}, err
 }
 
 // growth returns what is told of a request's puts; nil without a quota.
@@ -133,12 +140,17 @@ func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, cost, error) {
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	return out, cost{list: info.PrevKV && !info.Single, seen: p.seen()}, err
+	c := cost{list: info.PrevKV && !info.Single, work: logged(len(out) - len(dst)), seen: p.seen()}
+	if err == nil && !info.Single {
+		c.bound([]wire.Span{wire.SpanOf(out[len(dst):])}, mostKeys)
+	}
+	return out, c, err
 }
 
 func (p *Proxy) deleteResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendDeleteRangeResponse(dst, p.tenant, response)
 	if err == nil {
+		p.pay(quota.Work{Deleted: info.Removed}, c.class())
 		err = p.observe(c.seen, info.Header)
 	}
 	if err == nil {
@@ -157,13 +169,19 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 	case info.MinRevision > 0 && !loaded:
 		return out, cost{}, errNotLoaded
 	}
-	c := cost{list: info.Large}
+	c := cost{list: info.Large, work: quota.Work{Calls: 1}}
+	if !info.ReadOnly {
+		c.work = logged(len(out) - len(dst))
+	}
+	c.work.Parts = info.Compares + info.Ranges + info.Puts + info.Deletes
 	if !info.Serializable {
 		c.seen = p.seen()
 	}
 	if info.ReadOnly {
+		c.bound(info.Spans, mostKeys)
 		return out, c, nil
 	}
+	c.bound(info.Spans, mostKeysOfWrites)
 	if err := p.sized(len(out) - len(dst)); err != nil {
 		return out, cost{}, err
 	}
@@ -176,6 +194,9 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 
 func (p *Proxy) txnResponse(dst []byte, c cost, response []byte) ([]byte, error) {
 	out, info, err := wire.AppendTxnResponse(dst, p.tenant, response)
+	if err == nil && info.Counted+info.Removed > 1 { // a key more or less is in the price of its operation
+		p.pay(quota.Work{Keys: info.Counted, Deleted: info.Removed}, c.class())
+	}
 	if err == nil {
 		err = p.observe(c.seen, info.Header)
 	}

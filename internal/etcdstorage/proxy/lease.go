@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
@@ -31,11 +32,11 @@ var errNoLeaseID = status.Error(codes.Unavailable, "etcd-storage-proxy: no free 
 // cannot even be named.
 func (p *Proxy) leaseRoutes() map[string]route {
 	return map[string]route{
-		etcdserverpb.Lease_LeaseGrant_FullMethodName: {unary: p.leaseGrant},
+		etcdserverpb.Lease_LeaseGrant_FullMethodName: {unary: p.leaseGrant, logged: true},
 		etcdserverpb.Lease_LeaseRevoke_FullMethodName: {forward: &forward{
 			request: func(dst, request []byte) ([]byte, cost, error) {
 				dst, lease, err := wire.AppendLeaseRevoke(dst, p.tenant, request)
-				return dst, cost{state: lease}, err
+				return dst, cost{state: lease, work: logged(0)}, err
 			},
 			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseRevokeResponse(dst, p.tenant, response)
@@ -48,7 +49,7 @@ func (p *Proxy) leaseRoutes() map[string]route {
 		etcdserverpb.Lease_LeaseTimeToLive_FullMethodName: {forward: &forward{
 			request: func(dst, request []byte) ([]byte, cost, error) {
 				dst, lease, err := wire.AppendLeaseTimeToLive(dst, p.tenant, request)
-				return dst, cost{state: lease}, err
+				return dst, cost{state: lease, work: quota.Work{Calls: 1}}, err
 			},
 			response: func(dst []byte, asked cost, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked.state)
@@ -58,7 +59,7 @@ func (p *Proxy) leaseRoutes() map[string]route {
 		etcdserverpb.Lease_LeaseLeases_FullMethodName: {forward: &forward{
 			request: func(dst, request []byte) ([]byte, cost, error) {
 				dst, err := wire.AppendLeaseLeases(dst, p.tenant, request)
-				return dst, cost{}, err
+				return dst, cost{work: quota.Work{Calls: 1}}, err
 			},
 			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
 				dst, _, err := wire.AppendLeaseLeasesResponse(dst, p.tenant, response)

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -89,16 +90,13 @@ type Config struct {
 	HistoryBytes int64
 	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 means no limit.
 	Leases, Watches int
-	// RequestsPerSecond paces RPCs, after Burst that are not (0 is one second's worth); a stream counts when it begins. 0 paces nothing.
-	RequestsPerSecond float64
-	Burst             int
+	// UnitsPerSecond paces the work that the tenant makes the core do, see [quota.Work]; 0 paces nothing.
+	UnitsPerSecond float64
 	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 means no limit. Lists is the same for those
 	// whose answer may be large, which have seats of their own; 0 is a quarter of InFlight.
 	InFlight, Lists int
 	// KeepAlivesPerSecond and WatchMessagesPerSecond pace the messages of streams that keep leases alive, and of those that watch; 0 paces nothing.
 	KeepAlivesPerSecond, WatchMessagesPerSecond float64
-	// ReadBytesPerSecond and WrittenBytesPerSecond pace the core's answers and what is put; 0 paces nothing.
-	ReadBytesPerSecond, WrittenBytesPerSecond int64
 	// Streams bounds how many RPCs of any kind are open at one time, StreamsPerConnection those of one connection; 0 means no limit and 4096.
 	Streams, StreamsPerConnection int
 	// AnswerBytes bounds the bytes of answers that are held in memory; 0 is DefaultAnswerBytes.
@@ -137,6 +135,7 @@ type Proxy struct {
 	seats      seats
 	lists      seats // of requests whose answer may be large
 	budgets    budgets
+	learnt     learnt
 	answers    *h2.Budget
 	streams    atomic.Int64 // RPCs that are open
 	waiting    atomic.Int64 // bytes of requests that wait
@@ -200,6 +199,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	p.up = p.core
 	p.compaction = newCompaction(p)
 	p.ledger = newLedger(p)
+	p.learnt.seed = maphash.MakeSeed()
 	p.limit()
 	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
 	creds := cfg.Credentials

@@ -71,6 +71,13 @@ func newLedger(p *Proxy) *ledger {
 // enforced reports whether there is a quota.
 func (l *ledger) enforced() bool { return l.limits != (quota.Limits{}) }
 
+// mostKeys is how many keys the tenant has at most, and whether that is known.
+func (l *ledger) mostKeys() (keys int64, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book.Most().Keys, l.counted
+}
+
 // begin starts following the tenant's keys, once.
 func (l *ledger) begin() {
 	l.begun.Do(func() { l.p.background(l.run) })

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
@@ -43,22 +44,25 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	if err != nil {
 		return err
 	}
-	if err := p.budgets.readList.await(stream.Context(), leastList, p.metrics.waited(limitRead).Inc); err != nil {
-		return err
+	c := cost{list: true, work: quota.Work{Calls: 1}}
+	if !info.Single {
+		p.estimate(&c, out)
 	}
 	var place seat
 	if err := p.sitForList(stream.Context(), &place); err != nil {
 		return err
 	}
 	defer p.lists.leave(&place)
+	if err := p.await(stream.Context(), p.price(&c)); err != nil {
+		return err
+	}
 	if s, ok := stream.(tenantStream); ok {
 		s.s.Uncounted = true // there are no more of them than seats
 	}
-	before := p.seen()
-	if info.Serializable {
-		before = seen{}
+	if !info.Serializable {
+		c.seen = p.seen()
 	}
-	return p.rangeFrom(stream, out, before)
+	return p.rangeFrom(stream, out, &c)
 }
 
 // sitForList waits for a seat of those for large answers.
@@ -85,7 +89,7 @@ func (p *Proxy) sitForList(ctx context.Context, place *seat) error {
 }
 
 // rangeFrom makes the call to the core, which ends with the stream: the core stops at its next chunk.
-func (p *Proxy) rangeFrom(stream ServerStream, request []byte, before seen) error {
+func (p *Proxy) rangeFrom(stream ServerStream, request []byte, c *cost) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	core, err := p.up.Stream(ctx, etcdserverpb.KV_RangeStream_FullMethodName, stream.RequireLeader())
@@ -98,12 +102,12 @@ func (p *Proxy) rangeFrom(stream ServerStream, request []byte, before seen) erro
 	if err := core.CloseSend(); err != nil {
 		return err
 	}
-	return p.rangeChunks(core, stream, before)
+	return p.rangeChunks(core, stream, c)
 }
 
 // rangeChunks passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
 // withheld, and the stream ends.
-func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, before seen) error {
+func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, c *cost) error {
 	for {
 		chunk, err := core.Recv()
 		if errors.Is(err, io.EOF) {
@@ -112,12 +116,13 @@ func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, before seen)
 		if err != nil {
 			return err
 		}
-		if err := p.budgets.readList.await(stream.Context(), float64(len(chunk)), p.metrics.waited(limitRead).Inc); err != nil {
+		if err := p.await(stream.Context(), quota.Work{Read: int64(len(chunk))}); err != nil {
 			return err
 		}
 		answer, info, err := wire.AppendRangeStreamResponse(chunk[:0], p.tenant, chunk)
 		if err == nil && info.HasHeader {
-			err = p.observe(before, info.Header)
+			p.counted(c, info.Count)
+			err = p.observe(c.seen, info.Header)
 		}
 		if err != nil {
 			return err

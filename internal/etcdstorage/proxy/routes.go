@@ -21,6 +21,8 @@ type route struct {
 	stream  func(stream ServerStream) error
 	// local is set for what is answered without the core, so that it needs no seat and no token.
 	local bool
+	// logged is set for a unary handler that makes the core write to its log.
+	logged bool
 }
 
 // forward is a unary RPC that goes to the core once, under the same method name. Its functions run in a connection's goroutine: they must not

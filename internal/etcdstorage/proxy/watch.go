@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 )
 
 // watchRoutes is the one method of etcdserverpb.Watch; package watch does the work.
@@ -37,10 +38,8 @@ func (p *Proxy) newWatchHub() *watch.Hub {
 			s, err := p.up.Stream(ctx, method, requireLeader)
 			return watchStream{s, p.past.Load()}, err
 		},
-		Watches: p.cfg.Watches,
-		Pace: func(ctx context.Context) error {
-			return p.budgets.messages.await(ctx, 1, p.metrics.waited(limitMessages).Inc)
-		},
+		Watches:   p.cfg.Watches,
+		Pace:      p.paceWatch,
 		TooMany:   status.Convert(tooMany(limitWatches, 0)).Message(),
 		Refused:   p.metrics.refused(limitWatches).Inc,
 		Compacted: p.compaction.Revision,
@@ -48,6 +47,19 @@ func (p *Proxy) newWatchHub() *watch.Hub {
 		Violation: func(err error) error { return p.violation(method, err) },
 		Panicked:  func(r any) error { return p.panicked(method, r) },
 	})
+}
+
+// paceWatch holds back one message of a watch stream. A watch from a revision in the past costs what the core reads for it,
+// which is what everybody has written since.
+func (p *Proxy) paceWatch(ctx context.Context, start int64) error {
+	if err := p.budgets.messages.await(ctx, 1, p.metrics.waited(limitMessages).Inc); err != nil {
+		return err
+	}
+	distance := p.past.Load().highest.Load() - start
+	if start <= 0 || distance <= 0 {
+		return nil
+	}
+	return p.await(ctx, quota.Work{Revisions: distance})
 }
 
 // watchStream is a stream to the core as package watch wants it.

@@ -33,11 +33,11 @@ type options struct {
 	maxRequestBytes                                           int
 	quotaBytes, quotaKeys                                     int64
 	quotaLeases, quotaWatches                                 int
-	requestsPerSecond                                         float64
-	burst, inFlight, lists                                    int
+	unitsPerSecond                                            float64
+	replaced                                                  []string // flags of before that were given
+	inFlight, lists                                           int
 	keepAlivesPerSecond                                       float64
 	watchMessagesPerSecond                                    float64
-	readBytesPerSecond, writtenBytesPerSecond                 int64
 	streams, streamsPerConnection                             int
 	connectionsPerIdentity                                    int
 	idleTime                                                  time.Duration
@@ -49,12 +49,10 @@ type options struct {
 // Defaults of the budgets of one replica. They are made so that ten tenants with three replicas each, all at their budgets at one time,
 // leave a core of the shipped size (2 GiB of memory, a database of 4 GiB) working, and so that an API server does not notice them.
 const (
-	defaultRequests             = 1000
+	defaultUnits                = 4000 // gets of small keys; 62.5 MiB of lists, 7.8 MiB of puts, or a million keys counted
 	defaultInFlight             = 8
 	defaultKeepAlives           = 100
 	defaultWatchMessages        = 500
-	defaultReadBytes            = 64 << 20
-	defaultWrittenBytes         = 8 << 20
 	defaultStreams              = 4096
 	defaultStreamsPerConnection = 1024
 	defaultHistory              = 256 << 20
@@ -66,9 +64,9 @@ func newOptions() *options {
 	return &options{
 		systemPrefix: tenancy.DefaultSystemPrefix, listenAddress: ":2379", healthAddress: ":8081", metricsAddress: ":8080",
 		drainTimeout: 20 * time.Second, maxRequestBytes: proxy.DefaultMaxRequestBytes,
-		requestsPerSecond: defaultRequests, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
-		watchMessagesPerSecond: defaultWatchMessages, readBytesPerSecond: defaultReadBytes, writtenBytesPerSecond: defaultWrittenBytes,
-		streams: defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
+		unitsPerSecond: defaultUnits, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
+		watchMessagesPerSecond: defaultWatchMessages,
+		streams:                defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
 		historyBytes: defaultHistory, connectionsPerIdentity: defaultConnections, idleTime: defaultIdle,
 	}
 }
@@ -99,9 +97,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How many bytes of keys and values the tenant may write between two compactions of the core, which keeps all of them until then; puts beyond it are refused. Deletes pass, and count. 0 means no limit.")
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 means no limit.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 means no limit.")
-	fs.Float64Var(&o.requestsPerSecond, "max-requests-per-second", o.requestsPerSecond,
-		"How many requests per second this replica forwards, of every kind that puts load on the core; a stream counts when it starts. Requests beyond it wait for up to a second and are then refused. 0 means no limit.")
-	fs.IntVar(&o.burst, "max-request-burst", o.burst, "How many requests may arrive at once before --max-requests-per-second applies. 0 means one second's worth.")
+	fs.Float64Var(&o.unitsPerSecond, "max-units-per-second", o.unitsPerSecond,
+		"How much work per second this replica lets the tenant give to the core, in units: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
+	o.addReplaced(fs)
 	fs.IntVar(&o.inFlight, "max-in-flight", o.inFlight,
 		"How many requests of this replica the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. 0 means no limit.")
 
@@ -111,10 +109,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How many keep-alives of leases per second this replica forwards, after a burst of two seconds; others wait. 0 means no limit.")
 	fs.Float64Var(&o.watchMessagesPerSecond, "max-watch-messages-per-second", o.watchMessagesPerSecond,
 		"How many messages of watch streams (creates, cancels, requests for progress) per second this replica processes, after a burst of two seconds; others wait. 0 means no limit.")
-	fs.Int64Var(&o.readBytesPerSecond, "max-read-bytes-per-second", o.readBytesPerSecond,
-		"How many bytes of responses per second this replica reads from the core, counted separately for small requests and large lists; requests wait while it is exceeded, and are refused after one second, or ten for lists. 0 means no limit.")
-	fs.Int64Var(&o.writtenBytesPerSecond, "max-written-bytes-per-second", o.writtenBytesPerSecond,
-		"How many bytes of puts per second this replica forwards; others wait for up to a second and are then refused. Deletes do not count. 0 means no limit.")
 	fs.IntVar(&o.streams, "max-streams", o.streams, "How many RPCs of any kind, watches' and leases' streams among them, may be open at this replica at a time. 0 means no limit.")
 	fs.IntVar(&o.streamsPerConnection, "max-streams-per-connection", o.streamsPerConnection,
 		"How many of them one connection may have; gRPC clients wait by themselves. 0 is 4096.")
@@ -145,4 +139,17 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How long new connections are still served after SIGTERM while /readyz fails, so that load balancers can notice.")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", o.drainTimeout, "How long running requests may take to end after that.")
 	o.logging.AddFlags(fs)
+}
+
+// addReplaced adds the flags that --max-units-per-second has replaced, so that manifests with them are refused by name.
+func (o *options) addReplaced(fs *pflag.FlagSet) {
+	for _, name := range [...]string{
+		"max-requests-per-second", "max-request-burst", "max-read-bytes-per-second", "max-written-bytes-per-second",
+	} {
+		fs.Func(name, "Replaced by --max-units-per-second.", func(string) error {
+			o.replaced = append(o.replaced, "--"+name)
+			return nil
+		})
+		fs.Lookup(name).Hidden = true
+	}
 }

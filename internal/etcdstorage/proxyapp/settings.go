@@ -230,10 +230,9 @@ func (o *options) checkLimits() error {
 		value float64
 	}{
 		{"--quota-bytes", float64(o.quotaBytes)}, {"--quota-keys", float64(o.quotaKeys)}, {"--quota-leases", float64(o.quotaLeases)},
-		{"--quota-watches", float64(o.quotaWatches)}, {"--max-requests-per-second", o.requestsPerSecond},
-		{"--max-request-burst", float64(o.burst)}, {"--max-in-flight", float64(o.inFlight)}, {"--max-lists-in-flight", float64(o.lists)},
+		{"--quota-watches", float64(o.quotaWatches)}, {"--max-units-per-second", o.unitsPerSecond},
+		{"--max-in-flight", float64(o.inFlight)}, {"--max-lists-in-flight", float64(o.lists)},
 		{"--max-keep-alives-per-second", o.keepAlivesPerSecond}, {"--max-watch-messages-per-second", o.watchMessagesPerSecond},
-		{"--max-read-bytes-per-second", float64(o.readBytesPerSecond)}, {"--max-written-bytes-per-second", float64(o.writtenBytesPerSecond)},
 		{"--quota-history-bytes", float64(o.historyBytes)}, {"--max-streams", float64(o.streams)}, {"--max-connections-per-identity", float64(o.connectionsPerIdentity)}, {"--max-streams-per-connection", float64(o.streamsPerConnection)},
 	} {
 		if bound.value < 0 || math.IsNaN(bound.value) || math.IsInf(bound.value, 0) {
@@ -243,8 +242,8 @@ func (o *options) checkLimits() error {
 	if o.answerBytes < leastAnswerBytes {
 		errs = append(errs, fmt.Errorf("--max-answer-bytes %d is out of range: use at least %d", o.answerBytes, leastAnswerBytes))
 	}
-	if o.burst > 0 && o.requestsPerSecond == 0 {
-		errs = append(errs, errors.New("--max-request-burst has no meaning without --max-requests-per-second: give both, or drop it"))
+	for _, flag := range o.replaced {
+		errs = append(errs, fmt.Errorf("%s was replaced: use --max-units-per-second, of which a get of a small key takes 1 and a put 3", flag))
 	}
 	return errors.Join(errs...)
 }

@@ -50,6 +50,11 @@ func NewLedger(hash func(key []byte) uint64) *Ledger {
 // Used is what is stored at Revision.
 func (l *Ledger) Used() Size { return l.used }
 
+// Most is what is stored and what requests that are under way may add.
+func (l *Ledger) Most() Size {
+	return Size{Bytes: l.used.Bytes + l.pending.Bytes, Keys: l.used.Keys + l.pending.Keys}
+}
+
 // Revision is that of the last change that the ledger was told of.
 func (l *Ledger) Revision() int64 { return l.revision }
 

@@ -30,8 +30,8 @@ func NewBinary(tb testing.TB, core, prefix, tenant string, flags ...string) *Bin
 			"--core-endpoints=" + core, "--listen-address=" + address, "--prefix=" + prefix, "--tenant=" + tenant, "--insecure-plaintext",
 			"--health-address=0", "--metrics-address=0", "--advertise-client-url=http://" + address,
 			// What is tested or measured here is faster than any tenant; who tests a budget gives it.
-			"--max-requests-per-second=0", "--max-in-flight=0", "--max-keep-alives-per-second=0", "--max-watch-messages-per-second=0",
-			"--max-read-bytes-per-second=0", "--max-written-bytes-per-second=0", "--quota-history-bytes=0",
+			"--max-units-per-second=0", "--max-in-flight=0", "--max-keep-alives-per-second=0", "--max-watch-messages-per-second=0",
+			"--quota-history-bytes=0",
 		}, flags...),
 	}
 	b.Address = address

@@ -84,10 +84,10 @@ type Config struct {
 	Panicked func(recovered any) error
 	// Watches bounds how many watches there are; 0 means no limit. Refused is told of each that is one too many; it may be nil without a bound.
 	Watches int
-	// TooMany is the reason that a watch gets that is one too many. Pace, if it is not nil, is called before each message of the tenant, and
-	// returns when it may be dealt with.
+	// TooMany is the reason that a watch gets that is one too many. Pace, if it is not nil, is called before each message of the tenant, with
+	// the revision that a watch starts at or 0, and returns when it may be dealt with.
 	TooMany string
-	Pace    func(ctx context.Context) error
+	Pace    func(ctx context.Context, start int64) error
 	Refused func()
 	// QueueBytes bounds what waits for one stream of the tenant; 0 is DefaultQueueBytes. The last message may go beyond it, so that no message is
 	// too large.

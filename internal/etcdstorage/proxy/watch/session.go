@@ -241,9 +241,6 @@ func (s *session) receive() {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err == nil && s.hub.cfg.Pace != nil {
-			err = s.hub.cfg.Pace(s.stream.Context())
-		}
 		if err == nil {
 			err = s.handle(m)
 		}
@@ -261,6 +258,11 @@ func (s *session) handle(m []byte) error {
 			return refused
 		}
 		return s.hub.cfg.Violation(err)
+	}
+	if s.hub.cfg.Pace != nil {
+		if err := s.hub.cfg.Pace(s.stream.Context(), r.StartRevision); err != nil {
+			return err
+		}
 	}
 	switch r.Kind {
 	case wire.WatchCreate:

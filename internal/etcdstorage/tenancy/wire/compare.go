@@ -70,6 +70,7 @@ func (w *txnWriter) compare(dst, message []byte) ([]byte, error) {
 		return dst, errEmptyKey
 	}
 	w.info.Compares++
+	w.touch(q.span)
 	dst, m := open(dst, txnCompare, len(message)+2*len(w.tenant.Prefix.String()))
 	dst = appendInt(dst, 1, int64(q.result))
 	dst = appendInt(dst, 2, int64(q.target))

@@ -27,6 +27,8 @@ type RangeInfo struct {
 	Single bool
 	// Large tells that the core may have to read many values for it: a range of more than smallLimit keys, or of any number that it must sort or filter.
 	Large bool
+	// Scans tells that the core reads the value of every key of the range, whatever the limit is: to sort or to filter.
+	Scans bool
 }
 
 // smallLimit is how many keys a range may ask for and still be a small request: the pages of kubectl and of Kubernetes' reflectors are that large.
@@ -141,8 +143,17 @@ func (q *rangeRequest) append(dst []byte, t *tenancy.Tenant) ([]byte, error) {
 func (q *rangeRequest) info() RangeInfo {
 	return RangeInfo{
 		Revision: q.revision, Limit: q.limit, Single: len(q.end) == 0,
-		Serializable: q.serializable, CountOnly: q.countOnly, KeysOnly: q.keysOnly, Large: q.large(),
+		Serializable: q.serializable, CountOnly: q.countOnly, KeysOnly: q.keysOnly, Large: q.large(), Scans: q.scans(),
 	}
+}
+
+// scans reports whether the core reads every value to sort or filter (etcdserver/txn rangeLimit, v3.7.3).
+func (q *rangeRequest) scans() bool {
+	if len(q.end) == 0 || q.countOnly {
+		return false
+	}
+	sorted := q.sortOrder != 0 && (q.sortOrder != sortAscend || q.sortTarget != sortTargetKey)
+	return sorted || q.minMod != 0 || q.maxMod != 0 || q.minCreate != 0 || q.maxCreate != 0
 }
 
 // large reports whether the core may have to read many values.
@@ -150,9 +161,7 @@ func (q *rangeRequest) large() bool {
 	if len(q.end) == 0 || q.countOnly {
 		return false
 	}
-	sorted := q.sortOrder != 0 && (q.sortOrder != sortAscend || q.sortTarget != sortTargetKey)
-	filtered := q.minMod != 0 || q.maxMod != 0 || q.minCreate != 0 || q.maxCreate != 0
-	return q.limit <= 0 || q.limit > smallLimit || sorted || filtered
+	return q.limit <= 0 || q.limit > smallLimit || q.scans()
 }
 
 // AppendRange appends the core's RangeRequest for a tenant's. On any error dst comes back as it was given.

@@ -22,6 +22,8 @@ type ResponseInfo struct {
 	More  bool
 	// Deleted is a DeleteRange's.
 	Deleted int64
+	// Counted are the keys that all ranges had, whatever their limits, and Removed those that were deleted; both of all levels of a Txn.
+	Counted, Removed int64
 	// Wrote tells that a key was put or deleted, also by an operation of a Txn; the answer's revision is then that of the change.
 	Wrote bool
 	// Succeeded is a Txn's.
@@ -129,6 +131,7 @@ func (a *answer) rangeResponse(message []byte, top bool) (err error) {
 			a.info.More = a.info.More || top && r.value != 0
 		case 4<<3 | varint:
 			a.dst = appendInt(a.dst, 4, int64(r.value))
+			a.info.Counted += int64(r.value)
 			if top {
 				a.info.Count = int64(r.value)
 			}
@@ -210,6 +213,7 @@ func (a *answer) deleteResponse(message []byte, top bool) (err error) {
 		case 2<<3 | varint:
 			a.dst = appendInt(a.dst, 2, int64(r.value))
 			a.info.Wrote = a.info.Wrote || r.value != 0
+			a.info.Removed += int64(r.value)
 			if top {
 				a.info.Deleted = int64(r.value)
 			}

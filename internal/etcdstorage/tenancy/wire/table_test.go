@@ -6,6 +6,7 @@ package wire_test
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -352,6 +353,14 @@ func TestRequestInfos(t *testing.T) {
 	if want := (wire.DeleteRangeInfo{Single: true, PrevKV: true}); err != nil || d != want {
 		t.Errorf("%+v, %v", d, err)
 	}
+	out, d, err := wire.AppendDeleteRange(nil, tenant, encode(t, &pb.DeleteRangeRequest{Key: []byte("k"), RangeEnd: []byte("l")}))
+	if span := (wire.Span{Key: ownPrefix + "k", End: ownPrefix + "l"}); err != nil || d != (wire.DeleteRangeInfo{}) || wire.SpanOf(out) != span {
+		t.Errorf("%+v, %v, %q", d, err, out)
+	}
+	out, r, err = wire.AppendRange(nil, tenant, encode(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte{0}, Limit: 1, MaxModRevision: 1}))
+	if want := (wire.RangeInfo{Limit: 1, Large: true, Scans: true}); err != nil || r != want || wire.SpanOf(out) != (wire.Span{Key: ownPrefix + "k", End: tenant.Prefix.End()}) {
+		t.Errorf("%+v, %v, %q", r, err, out)
+	}
 	_, g, err := wire.AppendLeaseGrant(nil, tenant, encode(t, &pb.LeaseGrantRequest{TTL: 60}), drawn)
 	if want := (wire.LeaseGrant{Visible: drawn, Drawn: true, TTL: 60}); err != nil || g != want {
 		t.Errorf("%+v, %v", g, err)
@@ -399,9 +408,20 @@ func TestTxnInfo(t *testing.T) {
 		"delete":      {&pb.TxnRequest{Failure: []*pb.RequestOp{del}}, wire.TxnInfo{Deletes: 1}},
 		"inside":      {&pb.TxnRequest{Success: []*pb.RequestOp{in(&pb.TxnRequest{Success: []*pb.RequestOp{get(3, false)}})}}, wire.TxnInfo{Ranges: 1, MinRevision: 3}},
 		"deep inside": {&pb.TxnRequest{Success: []*pb.RequestOp{in(&pb.TxnRequest{Compare: compare, Success: []*pb.RequestOp{in(&pb.TxnRequest{Failure: []*pb.RequestOp{put}}), put}})}}, wire.TxnInfo{Compares: 1, Puts: 2, PutBytes: 2 * bytes}},
+		"ranges": {&pb.TxnRequest{
+			Compare: []*pb.Compare{{Key: []byte("k"), RangeEnd: []byte("l")}},
+			Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
+				RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("k"), RangeEnd: []byte{0}},
+			}}},
+			Failure: []*pb.RequestOp{in(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{
+				RequestRange: &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("m"), CountOnly: true},
+			}}}})},
+		}, wire.TxnInfo{Compares: 1, Deletes: 1, Ranges: 1, Spans: []wire.Span{
+			{Key: ownPrefix + "k", End: ownPrefix + "l"}, {Key: ownPrefix + "k", End: own(t).Prefix.End()}, {Key: ownPrefix + "k", End: ownPrefix + "m"},
+		}}},
 	} {
 		_, got, err := wire.AppendTxn(nil, own(t), encode(t, tc.txn), 0)
-		if err != nil || got != tc.want {
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, tc.want)
 		}
 	}
@@ -420,28 +440,28 @@ func TestResponseInfos(t *testing.T) {
 		want    wire.ResponseInfo
 	}{
 		"range": {wire.AppendRangeResponse, &pb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{kv, kv}, More: true, Count: 9},
-			wire.ResponseInfo{Header: same, HasHeader: true, KVs: 2, Count: 9, More: true}},
+			wire.ResponseInfo{Header: same, HasHeader: true, KVs: 2, Count: 9, Counted: 9, More: true}},
 		"chunk":    {wire.AppendRangeStreamResponse, &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}}}, wire.ResponseInfo{KVs: 1}},
 		"put":      {wire.AppendPutResponse, &pb.PutResponse{Header: header, PrevKv: kv}, wire.ResponseInfo{Header: same, HasHeader: true, KVs: 1, Wrote: true}},
-		"deletion": {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Deleted: 5, PrevKvs: []*mvccpb.KeyValue{kv}}, wire.ResponseInfo{KVs: 1, Deleted: 5, Wrote: true}},
+		"deletion": {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Deleted: 5, PrevKvs: []*mvccpb.KeyValue{kv}}, wire.ResponseInfo{KVs: 1, Deleted: 5, Removed: 5, Wrote: true}},
 		"nothing":  {wire.AppendDeleteRangeResponse, &pb.DeleteRangeResponse{Header: header}, wire.ResponseInfo{Header: same, HasHeader: true}},
 		"txn": {wire.AppendTxnResponse, &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Header: other, Kvs: []*mvccpb.KeyValue{kv}, More: true, Count: 7}}},
 			{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: other, PrevKv: kv}}},
 			{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Header: other, Deleted: 1}}},
-		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true, KVs: 2, Wrote: true}},
+		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true, KVs: 2, Wrote: true, Counted: 7, Removed: 1}},
 		"txn inside": {wire.AppendTxnResponse, &pb.TxnResponse{Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Header: other, Succeeded: true}}},
 		}}, wire.ResponseInfo{}},
 		"txn reads": {wire.AppendTxnResponse, &pb.TxnResponse{Header: header, Succeeded: true, Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Count: 7}}},
 			{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}},
-		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true}},
+		}}, wire.ResponseInfo{Header: same, HasHeader: true, Succeeded: true, Counted: 7}},
 		"txn deletes inside": {wire.AppendTxnResponse, &pb.TxnResponse{Responses: []*pb.ResponseOp{
 			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Responses: []*pb.ResponseOp{
 				{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Deleted: 1}}},
 			}}}},
-		}}, wire.ResponseInfo{Wrote: true}},
+		}}, wire.ResponseInfo{Wrote: true, Removed: 1}},
 	} {
 		_, got, err := tc.rewrite(nil, tenant, encode(t, tc.in))
 		if err != nil || got != tc.want {

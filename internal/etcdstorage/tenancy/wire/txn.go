@@ -22,6 +22,8 @@ type TxnInfo struct {
 	MinRevision int64
 	// Large tells that the core may have to read many values for one of the operations.
 	Large bool
+	// Spans are the ranges of more than one key of all operations and compares, in their order.
+	Spans []Span
 }
 
 const (
@@ -195,6 +197,7 @@ func (w *txnWriter) rangeOp(dst, message []byte) ([]byte, error) {
 		return dst, err
 	}
 	w.info.Ranges++
+	w.touch(q.span)
 	w.info.Large = w.info.Large || q.large()
 	if !q.serializable {
 		w.info.Serializable = false
@@ -206,6 +209,13 @@ func (w *txnWriter) rangeOp(dst, message []byte) ([]byte, error) {
 		q.revision = math.MinInt64
 	}
 	return q.append(dst, w.tenant)
+}
+
+// touch notes a range.
+func (w *txnWriter) touch(s span) {
+	if core, several := s.core(w.tenant); several {
+		w.info.Spans = append(w.info.Spans, core)
+	}
 }
 
 func (w *txnWriter) put(dst, message []byte) ([]byte, error) {
@@ -234,5 +244,6 @@ func (w *txnWriter) deleteRange(dst, message []byte) ([]byte, error) {
 		return dst, err
 	}
 	w.info.Deletes++
+	w.touch(q.span)
 	return q.append(dst, w.tenant)
 }

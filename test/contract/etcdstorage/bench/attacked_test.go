@@ -48,8 +48,8 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	core, process := tenantproxy.StartEtcd(t, true)
 	tenant := func(name string, flags ...string) *tenantproxy.Binary {
 		b := tenantproxy.NewBinary(t, core, "/"+name+"/", name, slices.Concat([]string{
-			fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-requests-per-second=1000", "--max-keep-alives-per-second=100",
-			"--max-watch-messages-per-second=500", "--max-read-bytes-per-second=67108864", "--max-written-bytes-per-second=8388608",
+			fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-units-per-second=4000", "--max-keep-alives-per-second=100",
+			"--max-watch-messages-per-second=500",
 			"--quota-history-bytes=268435456", "--quota-bytes=134217728",
 		}, flags)...)
 		b.WaitReady(t)

@@ -112,8 +112,8 @@ func (q *quietTenant) measure(b *testing.B, noticed *attacks.Neighbor, length ti
 func BenchmarkHostile(b *testing.B) {
 	endpoint, _ := tenantproxy.StartEtcd(b, true)
 	shipped := []string{
-		fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-requests-per-second=1000", "--max-keep-alives-per-second=100",
-		"--max-watch-messages-per-second=500", "--max-read-bytes-per-second=67108864", "--max-written-bytes-per-second=8388608",
+		fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-units-per-second=4000", "--max-keep-alives-per-second=100",
+		"--max-watch-messages-per-second=500",
 	}
 	quiet := &quietTenant{client: tenantproxy.Dial(b, waiting(b, tenantproxy.NewBinary(b, endpoint, "/quiet/", "quiet", shipped...)))}
 	for i := range 100 {

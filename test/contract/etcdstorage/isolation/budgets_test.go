@@ -26,7 +26,7 @@ import (
 
 // Budgets of the hostile tenant.
 const (
-	rate       = 100
+	rate       = 100 // units, of which a call takes one or more
 	keepAlives = 50
 	historyMiB = 32
 )
@@ -72,8 +72,8 @@ func TestNoAttackExceedsTheBudgets(t *testing.T) {
 	core, process := tenantproxy.StartEtcd(t, false)
 	metrics := testkit.FreeAddress(t)
 	hostile := tenantproxy.NewBinary(t, core, "/a/", "a", "--metrics-address="+metrics,
-		fmt.Sprintf("--max-requests-per-second=%d", rate), "--max-in-flight=4", fmt.Sprintf("--max-keep-alives-per-second=%d", keepAlives),
-		"--max-watch-messages-per-second=50", "--max-read-bytes-per-second=33554432", "--max-written-bytes-per-second=8388608",
+		fmt.Sprintf("--max-units-per-second=%d", rate), "--max-in-flight=4", fmt.Sprintf("--max-keep-alives-per-second=%d", keepAlives),
+		"--max-watch-messages-per-second=50",
 		fmt.Sprintf("--quota-history-bytes=%d", historyMiB<<20), "--quota-leases=100", "--quota-watches=100", "--quota-bytes=16777216",
 		fmt.Sprintf("--max-answer-bytes=%d", answerBytes))
 	hostile.WaitReady(t)

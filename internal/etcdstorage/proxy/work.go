@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+)
+
+const (
+	// mostKeysOfWrites is how many keys the ranges of a Txn that is not read-only may have together. The core does it
+	// within its one apply loop, where every other tenant's write waits for it: at some 140 ns for each key that is
+	// looked at, and some microseconds for each that is read, 2,000 keys take no longer than a write to a disk.
+	// API servers' Txns have ranges of one key only.
+	mostKeysOfWrites = 2_000
+	// mostKeys is the same for other requests that are one piece of work at the core: a Txn that only reads, outside of
+	// the apply loop, and a DeleteRange, which people make and no API server does.
+	mostKeys = 10_000
+)
+
+// bound says that the keys of some ranges must be counted first. Such a request has a seat of those for lists.
+func (c *cost) bound(spans []wire.Span, most int64) {
+	c.spans, c.most, c.list = spans, most, c.list || len(spans) > 0
+}
+
+// fewKeys reports whether the ranges of a request cannot have too many keys, because the tenant has not that many.
+func (p *Proxy) fewKeys(c *cost) bool {
+	if len(c.spans) == 0 {
+		return true
+	}
+	keys, known := p.ledger.mostKeys()
+	if !known || keys*int64(len(c.spans)) > c.most {
+		return false
+	}
+	c.work.Keys = keys * int64(len(c.spans))
+	return true
+}
+
+// logged is the work of a request that goes through the core's log.
+func logged(bytes int) quota.Work {
+	return quota.Work{Calls: 1, Logged: 1, Written: int64(bytes)}
+}
+
+const (
+	// smallKeys is how many keys the core may look at for a small request: they take it some 2 ms.
+	smallKeys = 10_000
+	// mostLearnt are the ranges of which it is known how many keys they have; then all are forgotten.
+	mostLearnt = 4096
+)
+
+// learnt is how many keys ranges had when they were read last, under a hash that nobody can foresee.
+type learnt struct {
+	seed maphash.Seed
+
+	mu     sync.Mutex
+	counts map[uint64]int64
+}
+
+// hash is never 0.
+func (l *learnt) hash(span wire.Span) uint64 {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	_, _ = h.WriteString(span.Key)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(span.End)
+	return max(h.Sum64(), 1)
+}
+
+func (l *learnt) keys(span uint64) (keys int64, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys, known = l.counts[span]
+	return keys, known
+}
+
+func (l *learnt) learn(span uint64, keys int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.counts) >= mostLearnt || l.counts == nil {
+		l.counts = map[uint64]int64{}
+	}
+	l.counts[span] = keys
+}
+
+// estimate prices a range by the keys that it had last. One that may have many, by what is known of the tenant, is a
+// large request, however small its response is.
+func (p *Proxy) estimate(c *cost, request []byte) {
+	c.span = p.learnt.hash(wire.SpanOf(request))
+	keys, known := p.learnt.keys(c.span)
+	if !known {
+		keys, known = p.ledger.mostKeys()
+	}
+	c.list = c.list || !known || keys > smallKeys
+	if !c.list {
+		c.expect(keys)
+	}
+}
+
+// expect prices a range by the keys that it may have.
+func (c *cost) expect(keys int64) {
+	c.work.Keys = keys
+	if c.scans {
+		c.work.Values = keys
+	}
+}
+
+// price is what a large request costs as far as it is known. It is taken when the request has a seat: by then those before
+// it were corrected, and no more can have turned out to be dear than there are seats.
+func (p *Proxy) price(c *cost) quota.Work {
+	c.work.Read = leastList
+	if keys, known := p.learnt.keys(c.span); known && c.span != 0 {
+		c.expect(keys)
+	}
+	return c.work
+}
+
+// paid takes the price of a large request, which has its seat now, and returns how long to wait for it.
+func (r *rpc) paid() (wait time.Duration, err error) {
+	if !r.cost.list {
+		return 0, nil
+	}
+	return r.p.take(r.p.price(&r.cost), quota.Large)
+}
+
+// counted corrects the price of a range by the keys that it has had.
+func (p *Proxy) counted(c *cost, keys int64) {
+	if c.span == 0 {
+		return
+	}
+	more := quota.Work{Keys: keys - c.work.Keys}
+	if c.scans {
+		more.Values = keys - c.work.Values
+	}
+	p.pay(more, c.class())
+	p.learnt.learn(c.span, keys)
+}
+
+// weigh counts the keys of a request's ranges, and refuses those with too many. A range counts as one key at least. A
+// tenant that gives up does not end the count, for which the request has its seat.
+func (r *rpc) weigh() error {
+	ctx, cancel := context.WithTimeout(r.p.ctx, unaryTime)
+	defer cancel()
+	counts := map[wire.Span]int64{}
+	left := r.cost.most
+	var work quota.Work
+	defer func() { r.p.pay(work, r.cost.class()) }()
+	for _, span := range r.cost.spans {
+		n, counted := counts[span]
+		if !counted {
+			var err error
+			if n, err = r.p.countKeys(ctx, span); err != nil {
+				return err
+			}
+			counts[span] = n
+			work.Calls, work.Keys = work.Calls+1, work.Keys+n
+		}
+		work.Values += n // a compare reads them
+		if left -= max(n, 1); left < 0 {
+			return r.p.tooMuch(r.s.Method, r.cost.most)
+		}
+	}
+	return nil
+}
+
+// countKeys asks the core how many keys a range has: a read of its index, outside of the apply loop.
+func (p *Proxy) countKeys(ctx context.Context, span wire.Span) (int64, error) {
+	request := &etcdserverpb.RangeRequest{Key: []byte(span.Key), RangeEnd: []byte(span.End), CountOnly: true, Serializable: true}
+	var answer etcdserverpb.RangeResponse
+	if err := p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
+		return 0, err
+	}
+	return answer.Count, nil
+}
+
+// tooMuch refuses a request for good, with etcd's own text for one that asks for too much, and InvalidArgument as there:
+// clients repeat what is ResourceExhausted, and to repeat this is of no use.
+func (p *Proxy) tooMuch(method string, most int64) error {
+	p.metrics.refused(limitWork).Inc()
+	text, instead := rpctypes.ErrorDesc(rpctypes.ErrGRPCTooManyOps), "range over them outside of the Txn, or name single keys"
+	if method == etcdserverpb.KV_DeleteRange_FullMethodName {
+		text, instead = rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge), "delete them in several parts"
+	}
+	return status.Errorf(codes.InvalidArgument, "%s: its ranges have more than %d keys, the most for one request: %s",
+		text, most, instead)
+}
+
+// startAfter is start for a request that must wait for its price, and whose keys must be counted if it has spans.
+func (r *rpc) startAfter(wait time.Duration) {
+	if ctx := r.s.Context(); wait > 0 && !pause(ctx, wait) {
+		r.fail(nil, status.FromContextError(ctx.Err()).Err())
+		return
+	}
+	if len(r.cost.spans) > 0 {
+		if err := r.weigh(); err != nil {
+			r.fail(nil, r.p.answer(r.s.Method, err))
+			return
+		}
+	}
+	r.start()
+}
+
+// charge takes room in the history for what is written.
+func (r *rpc) charge() error {
+	if err := r.p.ledger.charge(r.cost.written); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		r.p.ledger.charged(r.cost.written)
+		return nil
+	}
+	r.charged = r.cost.written
+	return nil
+}

@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import "time"
+
+// Class is how a request shares a budget. A tenant's small requests, such as the renewal of a lease, never wait for what
+// its large ones have used.
+type Class int
+
+// The classes.
+const (
+	Small Class = iota
+	Large
+)
+
+// largeShare is the part of the rate that pays for large requests while small ones use the rest.
+const largeShare = 0.5
+
+// Budget is one rate of units for both classes. Large requests run into debt, which half of the rate pays back, and all
+// that small requests leave unused; they are let in while the debt is at most one second's worth. It is not safe for
+// concurrent use. Make one with NewBudget.
+type Budget struct {
+	perSecond, burst float64
+	level            float64 // for small requests; below 0 it is promised to those that wait
+	debt             float64 // of large requests
+	last             time.Time
+}
+
+// NewBudget returns a budget of units per second. At the beginning, and after a second of rest, one second's worth is
+// there, one unit at least, and as much for large requests.
+func NewBudget(perSecond float64) *Budget {
+	burst := max(perSecond, 1)
+	return &Budget{perSecond: perSecond, burst: burst, level: burst}
+}
+
+// Take takes the units of a request and returns how long to wait before it is let in. If that is longer than most nothing
+// is taken, and ok is false. A request that costs more than the burst needs a full burst and leaves a debt.
+func (b *Budget) Take(now time.Time, units float64, class Class, most time.Duration) (wait time.Duration, ok bool) {
+	b.advance(now)
+	seconds := 0.0
+	if class == Large {
+		seconds = b.untilPaid(b.debt + min(units, b.burst) - b.burst)
+	} else if missing := min(units, b.burst) - b.level; missing > 0 {
+		seconds = missing / b.smallRate()
+	}
+	wait = time.Duration(min(seconds*float64(time.Second), float64(1<<62)))
+	if wait > most {
+		return wait, false
+	}
+	b.Correct(units, class)
+	return wait, true
+}
+
+// Correct takes units that turned out to be needed in addition, or gives back those that were not.
+func (b *Budget) Correct(units float64, class Class) {
+	if class == Large {
+		b.debt = max(b.debt+units, 0)
+		return
+	}
+	b.level = min(b.level-units, b.burst)
+}
+
+// smallRate is what small requests get while large ones are paid for, and otherwise.
+func (b *Budget) smallRate() float64 {
+	if b.debt > 0 {
+		return b.perSecond * (1 - largeShare)
+	}
+	return b.perSecond
+}
+
+// untilPaid is how many seconds it takes to pay back a part of the debt if no more small requests come.
+func (b *Budget) untilPaid(debt float64) float64 {
+	if debt <= 0 {
+		return 0
+	}
+	untilFull := max(b.burst-b.level, 0) / (b.perSecond * (1 - largeShare))
+	if shared := b.perSecond * largeShare; debt > shared*untilFull {
+		return untilFull + (debt-shared*untilFull)/b.perSecond
+	}
+	return debt / (b.perSecond * largeShare)
+}
+
+// advance adds what has come in since.
+func (b *Budget) advance(now time.Time) {
+	gain := 0.0
+	if !b.last.IsZero() {
+		gain = max(now.Sub(b.last).Seconds(), 0) * b.perSecond
+	}
+	if b.last.Before(now) {
+		b.last = now
+	}
+	paid := min(b.debt, gain*largeShare)
+	b.level += gain - paid
+	if over := b.level - b.burst; over > 0 {
+		b.level = b.burst
+		paid += over
+	}
+	b.debt = max(b.debt-paid, 0)
+}
