@@ -146,7 +146,7 @@ func shipped() []manifest {
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authorization.k8s.io", resource: "subjectaccessreviews", names: []string(nil), verbs: []string{"create"}},
 		}},
 		{file: "dist/digitalocean-cloud-controller-manager-out-of-service.yaml", namespace: "kube-system", account: "cloud-controller-manager", rules: []rule{
-			{role: "Role digitalocean-cloud-controller-manager", own: true, in: "kube-node-lease", group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"get"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, in: "kube-node-lease", group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"get", "list"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"create"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager", "digitalocean-cloud-controller-manager-account"}, verbs: []string{"get", "update"}},
 			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager"}, verbs: []string{"watch"}},

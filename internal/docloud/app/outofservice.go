@@ -33,7 +33,7 @@ func (o *outOfServiceOptions) addFlags(flags *pflag.FlagSet) {
 		"Set the taint node.kubernetes.io/out-of-service on Nodes that are not ready whose droplets are off or gone, so that their Pods are deleted and their volumes "+
 			"detached, and remove it when they are back. Without it no taint is set; one that was set before is still removed.")
 	flags.DurationVar(&o.grace, "out-of-service-grace-period", outofservice.DefaultConfig().Grace,
-		"How long a Node must be not ready and its kubelet's Lease not renewed before it gets the taint of --out-of-service-taint. At least 15s.")
+		"How long a kubelet must not have renewed its Lease before its Node, once it is not ready, gets the taint of --out-of-service-taint. At least 15s.")
 }
 
 func (o *outOfServiceOptions) check() error {

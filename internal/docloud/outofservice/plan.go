@@ -24,7 +24,7 @@ const (
 	ReasonAccount Reason = "account"
 	// ReasonState: DigitalOcean has not said yet whether the droplet runs, or calls it neither active nor off.
 	ReasonState Reason = "state"
-	// ReasonGrace: the Node has not been not ready for long enough.
+	// ReasonGrace: Kubernetes has not set the Node to not ready yet.
 	ReasonGrace Reason = "grace"
 	// ReasonKubelet: the kubelet's Lease was renewed lately, or cannot be read.
 	ReasonKubelet Reason = "kubelet"
@@ -161,7 +161,7 @@ func MakePlan(w World, c Config) Plan {
 		default:
 		}
 		switch {
-		case ask && !m.Ours && m.State == StateActive:
+		case ask && m.asksLater():
 			p.AskLater = append(p.AskLater, m.Droplet)
 		case ask:
 			p.Ask = append(p.Ask, m.Droplet)
@@ -179,6 +179,11 @@ func MakePlan(w World, c Config) Plan {
 	return p
 }
 
+// asksLater reports whether a droplet is read only when there are calls to spare: it is called active, or its Node is ready and it is not known to be off.
+func (m Machine) asksLater() bool {
+	return !m.Ours && (m.State == StateActive || m.Ready && !m.State.Out())
+}
+
 // judge says where a machine stands without regard to the others, and whether its droplet is to be read by ID.
 func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 	v = Verdict{Node: m.Node, Droplet: m.Droplet}
@@ -193,7 +198,7 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 	case m.Foreign && !m.Ready:
 		return say(ReasonForeign, "another party has set the taint out-of-service; it is not changed"), false
 	case m.Ready:
-		return say(ReasonInService, "the Node is ready"), false
+		return judgeReady(m, w, c, say)
 	case !w.Enabled && m.State.Out():
 		return say(ReasonDisabled, "droplet %d is %s: its volumes stay attached, since --out-of-service-taint is not set", m.Droplet, m.State), false
 	case !w.Enabled:
@@ -208,6 +213,19 @@ func judge(m Machine, w World, c Config) (v Verdict, ask bool) {
 		return say(ReasonState, "DigitalOcean reports droplet %d as neither active nor off", m.Droplet), false
 	}
 	return judgeOut(m, w, c, say)
+}
+
+// judgeReady is judge for a Node that is ready. Where a kubelet has missed a renewal its droplet is read, so that one more GET by ID is proof when
+// Kubernetes sets the Node to not ready.
+func judgeReady(m Machine, w World, c Config, say func(Reason, string, ...any) Verdict) (v Verdict, ask bool) {
+	switch {
+	case !w.Enabled || w.Distrust != "" || m.Foreign || !m.MissedRenewal(w.Now, c):
+		return say(ReasonInService, "the Node is ready"), false
+	case m.State.Out():
+		return say(ReasonGrace, "droplet %d is %s, and its kubelet does not renew its Lease; Kubernetes has not set the Node to not ready yet", m.Droplet, m.State), age(w, m.Proof.Last) >= c.Recheck
+	default:
+		return say(ReasonInService, "the Node is ready, and its kubelet has missed a renewal of its Lease"), age(w, m.StateAt) >= c.Recheck
+	}
 }
 
 // judgeOurs is judge for a Node that has our taint.
@@ -243,8 +261,6 @@ func reports(m Machine, w World, c Config) bool {
 func judgeOut(m Machine, w World, c Config, say func(Reason, string, ...any) Verdict) (v Verdict, ask bool) {
 	silent, read := m.Lease.SilentSince, m.Lease.ReadAt
 	switch {
-	case m.NotReadySince.IsZero() || w.Now.Sub(m.NotReadySince) < c.Grace:
-		return say(ReasonGrace, "droplet %d is %s; the Node has to be not ready for %s", m.Droplet, m.State, c.Grace), due(m, w, c)
 	case silent.IsZero():
 		return say(ReasonKubelet, "droplet %d is %s; the kubelet's Lease cannot be read: %s", m.Droplet, m.State, cmp.Or(m.Lease.Problem, "it was not tried yet")), false
 	case w.Now.Sub(silent) < c.Grace:
@@ -264,11 +280,12 @@ func proven(m Machine, w World, c Config) bool {
 		!p.Last.After(w.Now)
 }
 
-// due reports whether one more GET by ID proves more: where two are proof already, when the later one is too old.
+// due reports whether one more GET by ID proves more: at once when the Node has become not ready since the last, and where two are proof already, when
+// the later one is too old.
 func due(m Machine, w World, c Config) bool {
 	p := m.Proof
 	switch {
-	case p.Last.IsZero():
+	case p.Last.IsZero() || p.Last.Before(m.NotReadySince):
 		return true
 	case p.State == m.State && p.Last.Sub(p.First) >= c.ProofGap:
 		return age(w, p.Last) > c.ProofAge
@@ -279,12 +296,12 @@ func due(m Machine, w World, c Config) bool {
 
 func age(w World, at time.Time) time.Duration { return w.Now.Sub(at) }
 
-// offNow are the machines that count for the guard: those that are off by the newest word while their Nodes are not ready, those that have
-// our taint, and those that were about to get it. What was proven in this minute plays no part, so that the set changes only when a machine does.
+// offNow are the machines that count for the guard: those that are off by the newest word, those that have our taint, and those that were about to get
+// it. What was proven in this minute plays no part, so that the set changes only when a machine does.
 func offNow(machines []Machine, memory Memory) []Machine {
 	var off []Machine
 	for _, m := range machines {
-		if m.Ours || !m.Foreign && !m.Ready && m.State.Out() || memory.has(m) {
+		if m.Ours || !m.Foreign && m.State.Out() || memory.has(m) {
 			off = append(off, m)
 		}
 	}

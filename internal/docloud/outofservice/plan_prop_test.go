@@ -165,7 +165,7 @@ func TestSafe(t *testing.T) {
 			}
 			seen, out = seen+1, out+1
 			if !w.Enabled || w.Distrust != "" || m.Ready || m.Ours || m.Foreign || !m.State.Out() || m.Proof.State != m.State ||
-				m.Proof.Last.Sub(m.Proof.First) < c.ProofGap || w.Now.Sub(m.Proof.Last) > c.ProofAge || w.Now.Sub(m.NotReadySince) < c.Grace ||
+				m.Proof.Last.Sub(m.Proof.First) < c.ProofGap || w.Now.Sub(m.Proof.Last) > c.ProofAge || m.Proof.Last.Before(m.NotReadySince) ||
 				w.Now.Sub(m.Lease.SilentSince) < c.Grace || w.Now.Sub(m.Lease.ReadAt) > c.LeaseAge || m.Lease.SilentSince.IsZero() {
 				t.Errorf("%s, of %+v", step, m)
 			}
@@ -307,7 +307,8 @@ func TestOrderBlind(t *testing.T) {
 	})
 }
 
-// Modest: there is a step only for what has our taint or is about to get it, one at most for each machine, and nothing is read of machines that are ready.
+// Modest: there is a step only for what has our taint or is about to get it, one at most for each machine, and nothing is read of machines that are ready and whose
+// kubelets renew their Leases.
 func TestModest(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -323,8 +324,8 @@ func TestModest(t *testing.T) {
 			if of[m.UID] > 1 || remove && m.Foreign && !m.Ours {
 				t.Errorf("%d steps of %+v", of[m.UID], m)
 			}
-			if m.Ready && !m.Ours && slices.Contains(p.Ask, m.Droplet) {
-				t.Errorf("droplet %d is read, and its Node is ready", m.Droplet)
+			if m.Ready && !m.Ours && !m.MissedRenewal(w.Now, c) && slices.Contains(slices.Concat(p.Ask, p.AskLater), m.Droplet) {
+				t.Errorf("droplet %d is read, and its Node is ready and its kubelet works", m.Droplet)
 			}
 		}
 	})

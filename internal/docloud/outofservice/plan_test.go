@@ -54,7 +54,7 @@ func TestEachRuleHolds(t *testing.T) {
 		"active after two answers off": {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateActive }, outofservice.ReasonInService, "may run"},
 		"a list that lacks it":         {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateUnknown }, outofservice.ReasonState, "is unknown"},
 		"archived":                     {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateOther }, outofservice.ReasonState, "neither active nor off"},
-		"not ready since a moment":     {func(_ *outofservice.World, m *outofservice.Machine) { m.NotReadySince = start.Add(-time.Second) }, outofservice.ReasonGrace, "for 20s"},
+		"not ready since a moment":     {func(_ *outofservice.World, m *outofservice.Machine) { m.NotReadySince = start.Add(-time.Second) }, outofservice.ReasonSet, "droplet 1 is off"},
 		"the kubelet renews its Lease": {func(_ *outofservice.World, m *outofservice.Machine) { m.Lease.SilentSince = start.Add(-time.Second) }, outofservice.ReasonKubelet, "must not renew its Lease for 20s"},
 		"there is no Lease": {func(_ *outofservice.World, m *outofservice.Machine) {
 			m.Lease = outofservice.Lease{Problem: "forbidden"}
@@ -71,7 +71,10 @@ func TestEachRuleHolds(t *testing.T) {
 		}, outofservice.ReasonProof, "again by ID"},
 		"answers off, and the list has none": {func(_ *outofservice.World, m *outofservice.Machine) { m.State = outofservice.StateGone }, outofservice.ReasonProof, "again by ID"},
 		"somebody else's taint":              {func(_ *outofservice.World, m *outofservice.Machine) { m.Foreign = true }, outofservice.ReasonForeign, "is not changed"},
-		"the Node is ready":                  {func(_ *outofservice.World, m *outofservice.Machine) { m.Ready, m.NotReadySince = true, time.Time{} }, outofservice.ReasonInService, "ready"},
+		"the Node is ready":                  {func(_ *outofservice.World, m *outofservice.Machine) { m.Ready, m.NotReadySince = true, time.Time{} }, outofservice.ReasonGrace, "not ready yet"},
+		"the Node is ready, and its kubelet renews its Lease": {func(_ *outofservice.World, m *outofservice.Machine) {
+			m.Ready, m.NotReadySince, m.Lease.SilentSince = true, time.Time{}, start.Add(-14*time.Second)
+		}, outofservice.ReasonInService, "ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,6 +74,12 @@ type Lease struct {
 	Problem string
 }
 
+// MissedRenewal reports whether a kubelet has missed a renewal of its Lease, as this process has read it lately.
+func (m Machine) MissedRenewal(now time.Time, c Config) bool {
+	l := m.Lease
+	return !l.SilentSince.IsZero() && l.ReadAt.Sub(l.SilentSince) >= c.Missed && now.Sub(l.ReadAt) <= c.LeaseAge
+}
+
 // Proof is the last GETs by ID in a row that gave the same answer.
 type Proof struct {
 	State       State
@@ -106,8 +112,11 @@ type Intent struct {
 
 // Config bounds what a plan may do.
 type Config struct {
-	// Grace is how long a Node must have been not ready and its kubelet does not renew its Lease, as seen by this process.
+	// Grace is how long a kubelet must not have renewed its Lease, as seen by this process.
 	Grace time.Duration
+	// Missed is how long a kubelet does not renew its Lease, as seen by this process, until its droplet is read although
+	// its Node is ready; Recheck is how old the response is until that is done again.
+	Missed, Recheck time.Duration
 	// AtLeast and Percent say how many machines may be out of service at a time without a person: the larger of AtLeast and Percent of the machines, but
 	// never more than half of them. One is always allowed.
 	AtLeast, Percent int
@@ -122,8 +131,8 @@ type Config struct {
 // DefaultConfig returns the bounds of the product.
 func DefaultConfig() Config {
 	return Config{
-		Grace: 20 * time.Second, AtLeast: 2, Percent: 10, ProofGap: 8 * time.Second, ProofAge: 30 * time.Second, LeaseAge: 20 * time.Second,
-		IntentAge: 2 * time.Minute,
+		Grace: 20 * time.Second, Missed: 15 * time.Second, Recheck: 2 * time.Minute, AtLeast: 2, Percent: 10, ProofGap: 8 * time.Second,
+		ProofAge: 30 * time.Second, LeaseAge: 20 * time.Second, IntentAge: 2 * time.Minute,
 	}
 }
 

@@ -80,12 +80,30 @@ func (c *Controller) withTaint(ctx context.Context, node *corev1.Node, step outo
 	if c.readLease(ctx, s); s.Lease.Problem != "" || !s.Lease.SilentSince.Equal(silent) {
 		return nil, fmt.Errorf("the kubelet of node %s renews its Lease, or the Lease cannot be read (%s): %w", node.Name, s.Lease.Problem, errChanged)
 	}
-	if age := c.Clock.Since(s.Proof.Last); age > c.Config.ProofAge {
-		return nil, fmt.Errorf("DigitalOcean's data on node %s is %s old: %w", node.Name, age.Round(time.Second), errChanged)
+	if err := c.readAgain(ctx, s, step); err != nil {
+		return nil, err
 	}
 	taint, at := outofservice.Taint(), metav1.NewTime(c.Clock.Now())
 	taint.TimeAdded = &at
 	return append(slices.Clone(node.Spec.Taints), taint), nil
+}
+
+// moment is how old a GET by ID may be when the taint is set: it was made in the same reconcile.
+const moment = 2 * time.Second
+
+// readAgain reads a droplet by ID right before the taint is set, if that was not done just now.
+func (c *Controller) readAgain(ctx context.Context, s *sighting, step outofservice.SetTaint) error {
+	if c.Clock.Since(s.Proof.Last) > moment {
+		learn := c.get(ctx, step.Droplet)
+		if learn == nil {
+			return fmt.Errorf("droplet %d of node %s cannot be read: %w", step.Droplet, s.Node, errChanged)
+		}
+		learn()
+	}
+	if s.State != step.State {
+		return fmt.Errorf("droplet %d of node %s is not %s any more: %w", step.Droplet, s.Node, step.State, errChanged)
+	}
+	return nil
 }
 
 // withoutTaint returns the taints of a Node without ours.

@@ -49,10 +49,9 @@ type Surroundings interface {
 type Timing struct {
 	// Every is the time between reconciles while a machine is in doubt (5 s).
 	Every time.Duration
-	// LeaseEvery is how old what is known of a kubelet's Lease may be before it is read again (8 s).
+	// LeaseEvery is how old what is known of the kubelets' Leases may be before they are listed again (8 s), and the time between reconciles while
+	// no machine is in doubt.
 	LeaseEvery time.Duration
-	// LeaseBurst is how many Leases one reconcile reads (100): at client-go's twenty requests a second that is five seconds.
-	LeaseBurst int
 	// AskBurst and AskEvery bound GETs of droplets by ID: so many at once, and one more in each AskEvery (30, 5 s).
 	AskBurst int
 	AskEvery time.Duration
@@ -64,7 +63,7 @@ type Timing struct {
 
 func (t Timing) withDefaults() Timing {
 	return Timing{
-		Every: cmp.Or(t.Every, 5*time.Second), LeaseEvery: cmp.Or(t.LeaseEvery, 8*time.Second), LeaseBurst: cmp.Or(t.LeaseBurst, 100), AskBurst: cmp.Or(t.AskBurst, 30),
+		Every: cmp.Or(t.Every, 5*time.Second), LeaseEvery: cmp.Or(t.LeaseEvery, 8*time.Second), AskBurst: cmp.Or(t.AskBurst, 30),
 		AskEvery: cmp.Or(t.AskEvery, 5*time.Second), RecordEvery: cmp.Or(t.RecordEvery, 2*time.Minute), Departure: cmp.Or(t.Departure, 2*time.Minute),
 	}
 }
@@ -101,8 +100,10 @@ type Controller struct {
 	record recordKeeper
 
 	// What follows is used by the one worker that reconciles.
-	seen  map[types.UID]*sighting
-	epoch uint64
+	seen     map[types.UID]*sighting
+	epoch    uint64
+	leasesAt time.Time // when the kubelets' Leases were last listed
+	unlisted string    // why they could not be, the last time
 
 	mu      sync.Mutex // guards all below
 	leaving map[types.UID]time.Time
@@ -179,8 +180,11 @@ func (c *Controller) plan(s *scene) (p reconcile.Plan[need, outofservice.Step, o
 	}
 	s.plan = outofservice.MakePlan(w, c.Config)
 	p.Needs, p.Steps = needs(s.plan), s.plan.Steps
-	if s.doubt {
+	switch {
+	case s.doubt:
 		p.Next = c.timing.Every
+	case c.Enabled:
+		p.Next = c.timing.LeaseEvery
 	}
 	if s.unread != nil {
 		p.Unread = []error{s.unread}

@@ -18,7 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/go-logr/logr"
 
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
@@ -121,7 +123,8 @@ func TestNeverActiveNorAlive(t *testing.T) {
 		var alive atomic.Bool
 		alive.Store(true)
 		w.Kube.Set(func(r *http.Request, served bool) error {
-			if !served && alive.Load() && strings.HasSuffix(r.URL.Path, "/leases/"+w.droplets[1].Name) {
+			one := "/namespaces/" + corev1.NamespaceNodeLease + "/leases"
+			if !served && alive.Load() && (strings.HasSuffix(r.URL.Path, one) || strings.HasSuffix(r.URL.Path, one+"/"+w.droplets[1].Name)) {
 				w.renew(w.droplets[1].Name) // anyone who reads it reads another renewal each time, however slow the tests are
 			}
 			return nil
@@ -173,21 +176,34 @@ func TestRemovedAllTheSame(t *testing.T) {
 	}
 }
 
-// A taint is not set on a word of DigitalOcean that has become old since the plan was made.
-func TestOldWord(t *testing.T) {
+// A machine that was switched on again since it was proven to be off keeps its volumes: its droplet is read once more right before the taint is set.
+func TestLastRead(t *testing.T) {
 	t.Parallel()
 	simulated(t, 1, func(t *testing.T, w *world) {
 		w.switchOff(0)
-		node, now := w.node(0), time.Now()
-		c := &Controller{Options: Options{Clock: testingclock.NewFakeClock(now), Config: w.config}, client: w.Client}
-		s := &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: w.droplets[0].ID}}
+		api := w.NewProgram(nil).DigitalOcean
+		c := &Controller{Options: Options{API: api, Clock: clock.RealClock{}, Log: logr.Discard(), Enabled: true, Config: w.config}, client: w.Client}
+		c.epoch = api.Epoch()
+		node := w.node(0)
+		s := &sighting{Machine: outofservice.Machine{Node: node.Name, UID: string(node.UID), Droplet: w.droplets[0].ID, State: outofservice.StateOff}}
 		c.seen = map[types.UID]*sighting{node.UID: s}
 		c.readLease(t.Context(), s)
 		step := outofservice.SetTaint{Node: node.Name, UID: string(node.UID), Droplet: s.Droplet, State: outofservice.StateOff}
-		for age, want := range map[time.Duration]error{w.config.ProofAge: nil, w.config.ProofAge + time.Second: errChanged} {
-			s.Proof.Last = now.Add(-age)
-			if taints, err := c.withTaint(t.Context(), node, step); !errors.Is(err, want) || (err == nil) != (len(taints) > len(node.Spec.Taints)) {
-				t.Errorf("it is %s old: %v, %v", age, taints, err)
+		for _, now := range []struct {
+			change func()
+			want   error
+		}{
+			{func() {}, nil},
+			{func() { w.switchOn(0) }, errChanged},
+			{func() { w.switchOff(0) }, nil},
+			{func() {
+				w.Must(w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
+			}, errChanged},
+		} {
+			now.change()
+			s.Proof.Last = time.Now().Add(-moment - time.Second)
+			if taints, err := c.withTaint(t.Context(), node, step); !errors.Is(err, now.want) || (err == nil) != (len(taints) > len(node.Spec.Taints)) {
+				t.Errorf("the droplet is %s: %v, %v", s.State, taints, err)
 			}
 		}
 	})

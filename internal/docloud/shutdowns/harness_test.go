@@ -36,6 +36,8 @@ type world struct {
 	enabled  bool
 	config   outofservice.Config
 	timing   Timing
+	pace     machines.Config
+	monitor  time.Duration // how often the framework looks at Nodes that are not ready
 
 	controller *Controller
 }
@@ -47,6 +49,10 @@ func newWorld(base *cloud.World, n int) *world {
 		timing: Timing{Every: 50 * time.Millisecond, LeaseEvery: 20 * time.Millisecond, AskBurst: 1000, AskEvery: time.Millisecond},
 	}
 	w.config.Grace, w.config.ProofGap = 500*time.Millisecond, 100*time.Millisecond
+	w.pace, w.monitor = machines.DefaultConfig(), 200*time.Millisecond
+	w.pace.StatusAge, w.pace.DoubtAge = 100*time.Millisecond, 50*time.Millisecond
+	w.pace.PendingAge, w.pace.PageAge = 20*time.Millisecond, 10*time.Millisecond
+	w.pace.AskBurst, w.pace.AskEvery = 1000, time.Millisecond
 	for i := range n {
 		w.join(w.NodeName(i))
 	}
@@ -128,10 +134,9 @@ func (cloudOfNodes) ProviderName() string                             { return "
 func (w *world) run() {
 	w.T.Helper()
 	p := w.NewProgram(nil)
-	pace := machines.DefaultConfig()
-	pace.StatusAge, pace.DoubtAge, pace.PendingAge, pace.PageAge = 100*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
-	pace.AskBurst, pace.AskEvery, pace.RecordName = 1000, time.Millisecond, w.Name+"-account"
-	instances := machines.New(p.DigitalOcean, machines.NewSnapshot(p.DigitalOcean, clock.RealClock{}), pace, clock.RealClock{}, w.Registry)
+	w.pace.RecordName = w.Name + "-account"
+	snapshot := machines.NewSnapshot(p.DigitalOcean, clock.RealClock{})
+	instances := machines.New(p.DigitalOcean, snapshot, w.pace, clock.RealClock{}, w.Registry)
 	nodes := p.Informers.Core().V1().Nodes()
 	w.controller = New(Options{
 		API: p.DigitalOcean, Surroundings: instances, Enabled: w.enabled, Config: w.config, Timing: w.timing, Metrics: NewMetrics(w.Registry),
@@ -141,7 +146,7 @@ func (w *world) run() {
 	instances.Initialize(w.Client, p.Stop)
 	instances.Follow(nodes)
 	w.controller.Follow(p.Informers)
-	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, 200*time.Millisecond, 1)
+	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, w.monitor, 1)
 	w.Must(err)
 	p.Start(monitor.Run)
 	w.controller.Start(p.Client, p.Stop)

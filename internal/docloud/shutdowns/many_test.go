@@ -46,29 +46,48 @@ func offAtOnce(n int) (*Controller, *testingclock.FakeClock, counting, *fake.Cli
 	return c, clock, api, client
 }
 
-// However many machines are off at a time, one reconcile reads so many Leases at most, and none twice before all others were.
-func TestLeasesAreReadInTurns(t *testing.T) {
-	t.Parallel()
-	const many = 2500
-	c, clock, _, client := offAtOnce(many)
-	for i := range many {
-		now := metav1.NewMicroTime(clock.Now())
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: fmt.Sprintf("n%04d", i)}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
+// addLeases gives all machines a Lease that was renewed now.
+func addLeases(t *testing.T, c *Controller, client *fake.Clientset) {
+	t.Helper()
+	for _, s := range c.seen {
+		now := metav1.NewMicroTime(c.Clock.Now())
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: s.Node}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
 		if err := client.Tracker().Add(lease); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for round := range 2 * many / 100 {
-		clock.Step(10 * time.Second)
-		client.ClearActions()
+}
+
+// However many machines there are, their Leases are one request, and not more often than they are renewed.
+func TestLeasesAreOneList(t *testing.T) {
+	t.Parallel()
+	c, clock, _, client := offAtOnce(2500)
+	addLeases(t, c, client)
+	for range 4 {
 		c.readLeases(t.Context())
-		if n := len(client.Actions()); n != 100 {
-			t.Fatalf("reconcile %d reads %d Leases", round, n)
+		clock.Step(5 * time.Second)
+	}
+	if n := len(client.Actions()); n != 2 {
+		t.Errorf("%d requests in 15 seconds", n)
+	}
+	for _, s := range c.seen {
+		if silent := s.Lease.ReadAt.Sub(s.Lease.SilentSince); silent != 10*time.Second {
+			t.Fatalf("%s is silent for %s", s.Node, silent)
 		}
 	}
-	for _, s := range c.seen { // each was read twice, and all the same renewal
-		if silent := s.Lease.ReadAt.Sub(s.Lease.SilentSince); silent != many/100*10*time.Second {
-			t.Fatalf("%s is silent for %s", s.Node, silent)
+}
+
+// While Leases could not be read, kubelets may have renewed them: what was silent before counts from then on.
+func TestNobodyIsSilentUnread(t *testing.T) {
+	t.Parallel()
+	c, clock, _, client := offAtOnce(3)
+	addLeases(t, c, client)
+	c.readLeases(t.Context())
+	clock.Step(time.Minute)
+	c.readLeases(t.Context())
+	for _, s := range c.seen {
+		if !s.Lease.SilentSince.Equal(clock.Now()) || s.MissedRenewal(clock.Now(), c.Config) {
+			t.Errorf("%s is silent since %s", s.Node, s.Lease.SilentSince)
 		}
 	}
 }
@@ -131,35 +150,21 @@ func TestAllTurnsAreForThoseThatAreOff(t *testing.T) {
 	}
 }
 
-// The Leases of machines that are proven to be off are read before others, while the proof is new.
-func TestLeasesOfProvenMachinesAreFirst(t *testing.T) {
-	t.Parallel()
-	c, clock, _, client := offAtOnce(300)
-	proven := c.seen["n0299"]
-	proven.Proof = outofservice.Proof{State: outofservice.StateOff, First: clock.Now(), Last: clock.Now()}
-	for round := range 3 {
-		clock.Step(10 * time.Second)
-		client.ClearActions()
-		c.readLeases(t.Context())
-		if len(client.Actions()) != 100 || !proven.tried.Equal(clock.Now()) {
-			t.Errorf("reconcile %d does not read its Lease", round)
-		}
-	}
-	clock.Step(10 * time.Second)
-	if c.readLeases(t.Context()); proven.tried.Equal(clock.Now()) {
-		t.Error("its proof is old, and its Lease is read before those that were not")
-	}
-}
-
 // What a kubelet renewed before its machine went off says nothing about whether the machine is back.
 func TestRenewalsOfBeforeDoNotCount(t *testing.T) {
 	t.Parallel()
-	c, clock, _, _ := offAtOnce(2)
+	c, clock, _, client := offAtOnce(2)
+	addLeases(t, c, client)
+	c.readLeases(t.Context())
+	clock.Step(10 * time.Second)
 	for _, s := range c.seen {
 		s.Ours, s.Lease.RenewedSince = true, clock.Now()
 	}
 	c.seen["n0001"].State = outofservice.StateActive
 	c.readLeases(t.Context())
+	if at := c.seen["n0001"].Lease.RenewedSince; at.IsZero() {
+		t.Error("a machine that is back is forgotten")
+	}
 	if at := c.seen["n0000"].Lease.RenewedSince; !at.IsZero() {
 		t.Errorf("a machine that is off has renewed its Lease since %s", at)
 	}

@@ -4,14 +4,12 @@
 package shutdowns
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,8 +32,7 @@ type sighting struct {
 	// it says 404.
 	shown   bool
 	node    *corev1.Node
-	renewed string    // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
-	tried   time.Time // when its Lease was last read, or that was tried
+	renewed string // the kubelet's last renewal, as text: it is compared, and no clock but ours counts
 }
 
 // scene is what a round knows besides: whether any machine is in doubt, why the record could not be read, whose the account is, and what was decided.
@@ -59,10 +56,16 @@ func (c *Controller) observe(ctx context.Context, _ string) (*scene, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
-	s := &scene{doubt: c.look(nodes)}
-	if s.doubt {
+	c.look(nodes)
+	c.readLeases(ctx)
+	s := &scene{}
+	list := false
+	for _, seen := range c.seen {
+		s.doubt = s.doubt || c.doubtful(seen)
+		list = list || !seen.Ready && c.Enabled || seen.Ours
+	}
+	if list {
 		c.readList(ctx)
-		c.readLeases(ctx)
 	}
 	if c.Enabled {
 		s.unread = c.record.refresh(ctx, c.Clock.Now())
@@ -70,8 +73,8 @@ func (c *Controller) observe(ctx context.Context, _ string) (*scene, error) {
 	return s, nil
 }
 
-// look takes in the Nodes as they are now, and reports whether any is in doubt: with our taint, or not ready where taints may be set.
-func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
+// look takes in the Nodes as they are now.
+func (c *Controller) look(nodes []*corev1.Node) {
 	now := c.Clock.Now()
 	if epoch := c.API.Epoch(); epoch != c.epoch {
 		c.epoch = epoch
@@ -95,26 +98,31 @@ func (c *Controller) look(nodes []*corev1.Node) (doubt bool) {
 		s.Ours, s.Foreign = outofservice.Taints(node.Spec.Taints)
 		s.Ready, s.Reports, s.Volumes = ready(node), reporting(node), len(node.Status.VolumesAttached) > 0
 		switch {
-		case s.Ready:
-			s.NotReadySince, s.Lease, s.Proof, s.renewed = time.Time{}, outofservice.Lease{}, outofservice.Proof{}, ""
-			if !s.Ours {
+		case !s.Ready:
+			if s.NotReadySince.IsZero() {
+				s.NotReadySince = now
+			}
+		case s.MissedRenewal(now, c.Config):
+			s.NotReadySince = time.Time{}
+		default:
+			s.NotReadySince, s.Proof = time.Time{}, outofservice.Proof{}
+			if !s.Ours && s.State != outofservice.StateActive {
 				s.State, s.StateAt = outofservice.StateUnknown, time.Time{} // nobody reads it
 			}
-		case s.NotReadySince.IsZero():
-			s.NotReadySince = now
 		}
-		doubt = doubt || !s.Ready && c.Enabled || s.Ours
 	}
 	for uid := range c.seen {
 		if !there[uid] {
 			delete(c.seen, uid)
 		}
 	}
-	return doubt
 }
 
-// doubtful reports whether DigitalOcean's word about a machine matters.
-func (s *sighting) doubtful() bool { return !s.Ready || s.Ours }
+// doubtful reports whether DigitalOcean's word about a machine matters: its Node has our taint, or taints may be set and it is not ready, or its
+// kubelet has missed a renewal of its Lease.
+func (c *Controller) doubtful(s *sighting) bool {
+	return s.Ours || c.Enabled && (!s.Ready || s.MissedRenewal(c.Clock.Now(), c.Config))
+}
 
 // returns reports whether the machine runs again while its Node has our taint.
 func (s *sighting) returns() bool { return s.Ours && s.State == outofservice.StateActive }
@@ -129,16 +137,7 @@ func (s *sighting) hear(state outofservice.State, at time.Time) {
 // readList takes in the list of droplets, of which only what it holds counts. It is the list that the monitor of Nodes reads anyway for Nodes that are
 // not ready.
 func (c *Controller) readList(ctx context.Context) {
-	var newest time.Time // since when the machine is in doubt that came last into doubt; one that is back is since now
-	for _, s := range c.seen {
-		switch {
-		case s.Ready && s.Ours:
-			newest = c.Clock.Now()
-		case !s.Ready && s.NotReadySince.After(newest):
-			newest = s.NotReadySince
-		}
-	}
-	list, err := c.Surroundings.Doubtful(doapi.Urgent(ctx, budget.Join), newest)
+	list, err := c.Surroundings.Doubtful(doapi.Urgent(ctx, budget.Join), c.newestDoubt())
 	if err != nil {
 		c.Log.V(1).Info("The list of droplets cannot be read", "error", err.Error())
 		return
@@ -150,16 +149,43 @@ func (c *Controller) readList(ctx context.Context) {
 		droplet, held := list.Droplet(s.Droplet)
 		s.shown = s.shown || held
 		switch {
-		case !s.doubtful():
+		case !c.doubtful(s):
 		case held:
-			s.hear(stateOf(droplet), list.Oldest())
-			if !s.State.Out() {
-				s.Proof = outofservice.Proof{} // what was proven before is about another time
-			}
+			c.listed(s, droplet, list.Oldest())
 		case !s.State.Out() && s.StateAt.Before(list.Oldest()):
 			s.State, s.StateAt = outofservice.StateUnknown, time.Time{} // a list that lacks it proves nothing; it is read by ID
 		}
 	}
+}
+
+// newestDoubt is since when the machine is in doubt that came last into doubt; one that is back is since now.
+func (c *Controller) newestDoubt() (newest time.Time) {
+	for _, s := range c.seen {
+		switch {
+		case s.Ready && s.Ours:
+			newest = c.Clock.Now()
+		case !s.Ready && s.NotReadySince.After(newest):
+			newest = s.NotReadySince
+		}
+	}
+	return newest
+}
+
+// listed takes in what a list that was asked for at a time says of a droplet.
+func (c *Controller) listed(s *sighting, droplet instance.Droplet, at time.Time) {
+	if c.outdated(s, droplet, at) {
+		return
+	}
+	s.hear(stateOf(droplet), at)
+	if !s.State.Out() {
+		s.Proof = outofservice.Proof{} // what was proven before is about another time
+	}
+}
+
+// outdated reports whether a list says of a droplet that it runs while a GET by ID has said shortly before that it does not: lists lag behind those,
+// and one more is made before the taint.
+func (c *Controller) outdated(s *sighting, d instance.Droplet, listed time.Time) bool {
+	return !stateOf(d).Out() && !s.Ours && s.Proof.State.Out() && listed.Sub(s.Proof.Last) <= c.Config.ProofAge
 }
 
 func stateOf(d instance.Droplet) outofservice.State {
@@ -189,25 +215,31 @@ func (c *Controller) ask(ctx context.Context, round *scene, n need) (reconcile.L
 			return nil, nil
 		}
 	}
-	droplet, err := c.API.Droplet(doapi.Once(doapi.Urgent(ctx, budget.Join)), n.droplet)
+	return c.get(ctx, n.droplet), nil
+}
+
+// get reads a droplet by ID, and returns what takes in the response, nil if nothing was learned.
+func (c *Controller) get(ctx context.Context, id int) reconcile.Learned {
+	at := c.Clock.Now()
+	droplet, err := c.API.Droplet(doapi.Once(doapi.Urgent(ctx, budget.Join)), id)
 	state := stateOf(droplet)
 	switch {
 	case errors.Is(err, doapi.ErrNotFound):
 		state = outofservice.StateGone
 	case err != nil:
-		c.Log.V(1).Info("A droplet cannot be read", "droplet", n.droplet, "error", err.Error())
-		return nil, nil //nolint:nilerr // nothing was learned; the list of droplets may still say
+		c.Log.V(1).Info("A droplet cannot be read", "droplet", id, "error", err.Error())
+		return nil
 	}
 	if c.API.Epoch() != c.epoch { // of which account the answer was is not known
-		return nil, nil
+		return nil
 	}
-	return func() { c.hear(n.droplet, state, at, err == nil) }, nil
+	return func() { c.hear(id, state, at, err == nil) }
 }
 
 // hear takes in what a GET by ID said of a droplet.
 func (c *Controller) hear(id int, state outofservice.State, at time.Time, shown bool) {
 	for _, s := range c.seen {
-		if s.Droplet == id && s.doubtful() {
+		if s.Droplet == id && c.doubtful(s) {
 			s.shown = s.shown || shown
 			said := state
 			if said == outofservice.StateGone && !s.shown && !instance.Established(s.node, at) {
@@ -219,50 +251,65 @@ func (c *Controller) hear(id int, state outofservice.State, at time.Time, shown 
 	}
 }
 
-// readLeases reads the Leases of the kubelets whose machines do not run, or run again with our taint, where what is known is not new: so many in one
-// reconcile, those first whose droplets are proven to be off, since the proof does not last, and then those that were tried longest ago.
+// readLeases takes in the Leases of all kubelets, where what is known is not new: one list from the API server's cache. Where that is behind, it shows
+// renewals late and invents none; right before the taint a Lease is read by itself. What was not read for a while counts as renewed meanwhile.
 func (c *Controller) readLeases(ctx context.Context) {
-	if !c.Enabled {
+	at := c.Clock.Now()
+	if !c.Enabled || at.Sub(c.leasesAt) < c.timing.LeaseEvery {
 		return
 	}
-	var due []*sighting
+	list, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		c.notListed(err)
+		return
+	}
+	lapsed := at.Sub(c.leasesAt) > c.Config.LeaseAge
+	c.leasesAt, c.unlisted = at, ""
+	of := make(map[string]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		of[list.Items[i].Name] = &list.Items[i]
+	}
 	for _, s := range c.seen {
-		matters := !s.Ours && !s.Foreign && s.State.Out() || s.returns()
+		s.take(of[s.Node], at, c.Config.Grace)
+		if lapsed && !s.Lease.SilentSince.IsZero() {
+			s.Lease.SilentSince = at
+		}
 		if !s.returns() {
 			s.Lease.RenewedSince = time.Time{} // it counts from when the machine is back
 		}
-		if !s.Ready && matters && c.Clock.Since(s.tried) >= c.timing.LeaseEvery {
-			due = append(due, s)
-		}
-	}
-	old := func(s *sighting) int {
-		if s.Proof.State == s.State && c.Clock.Since(s.Proof.Last) <= c.Config.ProofAge {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(due, func(a, b *sighting) int {
-		return cmp.Or(cmp.Compare(old(a), old(b)), a.tried.Compare(b.tried), strings.Compare(a.Node, b.Node))
-	})
-	for _, s := range due[:min(len(due), c.timing.LeaseBurst)] {
-		if ctx.Err() != nil {
-			return
-		}
-		c.readLease(ctx, s)
 	}
 }
 
-// readLease reads a kubelet's Lease. A failure leaves what is known in place, which becomes old.
+// notListed leaves what is known of Leases in place, which becomes old, and logs each cause once.
+func (c *Controller) notListed(err error) {
+	if err.Error() != c.unlisted {
+		c.Log.Info("The kubelets' Leases cannot be listed: no taint is set until they can", "namespace", corev1.NamespaceNodeLease, "error", err.Error())
+	}
+	c.unlisted = err.Error()
+	for _, s := range c.seen {
+		s.Lease.Problem = err.Error()
+	}
+}
+
+// readLease reads one kubelet's Lease, past all caches. A failure leaves what is known in place.
 func (c *Controller) readLease(ctx context.Context, s *sighting) {
 	at := c.Clock.Now()
-	s.tried = at
 	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		s.Lease = outofservice.Lease{Problem: "there is no Lease of it in namespace " + corev1.NamespaceNodeLease}
-		return
+		s.take(nil, at, c.Config.Grace)
 	case err != nil:
 		s.Lease.Problem = err.Error()
+	default:
+		s.take(lease, at, c.Config.Grace)
+	}
+}
+
+// take takes in a kubelet's Lease as it was read at a time, nil for none.
+func (s *sighting) take(lease *coordinationv1.Lease, at time.Time, grace time.Duration) {
+	switch {
+	case lease == nil:
+		s.Lease = outofservice.Lease{Problem: "there is no Lease of it in namespace " + corev1.NamespaceNodeLease}
 		return
 	case lease.Spec.RenewTime == nil:
 		s.Lease = outofservice.Lease{Problem: "it was never renewed"}
@@ -277,7 +324,7 @@ func (c *Controller) readLease(ctx context.Context, s *sighting) {
 		if s.Lease.RenewedSince.IsZero() {
 			s.Lease.RenewedSince = at
 		}
-	case at.Sub(s.Lease.SilentSince) >= c.Config.Grace:
+	case at.Sub(s.Lease.SilentSince) >= grace:
 		s.Lease.RenewedSince = time.Time{}
 	}
 	s.Lease.ReadAt, s.Lease.Problem = at, ""

@@ -150,7 +150,7 @@ func (d *Disks) Attach(volume string, droplet int) error {
 		return err
 	}
 	// The link comes last: who follows it finds all that there is to know. A failure leaves nothing, so that the next attempt is like the first.
-	if err := d.describe(loop.Name(), d.names[volume]); err != nil {
+	if err := errors.Join(d.cutLinks(loop.Name(), droplet), d.describe(loop.Name(), d.names[volume])); err != nil {
 		return errors.Join(err, loop.Close())
 	}
 	d.attached[volume] = attachment{droplet, loop}
@@ -203,6 +203,24 @@ func writePage(folder string, code byte, text string, before []byte) error {
 	}
 	page := append([]byte{0, code, 0, byte(len(before) + len(text))}, before...)
 	return os.WriteFile(path, append(page, text...), 0o600)
+}
+
+// cutLinks makes links that other droplets have kept lead to no device, where they would lead to this one: all droplets
+// share the machine's loop devices, and a kernel has no device of another machine.
+func (d *Disks) cutLinks(device string, droplet int) error {
+	links, err := filepath.Glob(filepath.Join(d.folder, "by-id-*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if to, _ := os.Readlink(link); to != device || filepath.Dir(link) == d.Links(droplet) {
+			continue
+		}
+		if err := errors.Join(os.Remove(link), os.Symlink(filepath.Join(d.folder, "no-device"), link)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *Disks) link(name string, droplet int, device string) error {
