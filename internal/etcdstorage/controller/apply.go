@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,10 +137,7 @@ func (r *Reconciler) put(ctx context.Context, step operator.Step, drawn map[stri
 
 // remove deletes an object of the operator's own, that one and no other of its name.
 func (r *Reconciler) remove(ctx context.Context, step operator.Step) error {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(step.Ref.APIVersion, step.Ref.Kind))
-	object.SetNamespace(r.Settings.Namespace)
-	object.SetName(step.Ref.Name)
+	object := blank(schema.FromAPIVersionAndKind(step.Ref.APIVersion, step.Ref.Kind), r.Settings.Namespace, step.Ref.Name)
 	uid := types.UID(step.UID)
 	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -204,11 +200,7 @@ func (r *Reconciler) patchDestination(ctx context.Context, d operator.Destinatio
 }
 
 func destinationObject(d operator.Destination) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(d.Kind))
-	object.SetNamespace(d.Namespace)
-	object.SetName(d.Name)
-	return object
+	return blank(corev1.SchemeGroupVersion.WithKind(d.Kind), d.Namespace, d.Name)
 }
 
 // hold puts the finalizer on the EtcdStorage, or takes it away.
@@ -223,9 +215,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(StorageKind())
-	object.SetName(s.object.GetName())
+	object := blank(StorageKind(), "", s.object.GetName())
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("writing the finalizer of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
@@ -241,15 +231,13 @@ func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) err
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(StorageKind())
-	object.SetName(s.object.GetName())
+	object := blank(StorageKind(), "", s.object.GetName())
 	if err := r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("recording the core in the status of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
 	// Anyone who changes the image alone, or upgrades by Helm, which leaves kinds as they are, has a kind that drops what it does not know.
 	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != step.Core {
-		logr.FromContextOrDiscard(ctx).Info("The kind EtcdStorage is of an earlier version and keeps no status.core: only the record in the core binds it until its CustomResourceDefinition is updated")
+		r.Log.Info("The kind EtcdStorage is of an earlier version and keeps no status.core: only the record in the core binds it until its CustomResourceDefinition is updated")
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.lackedCore = r.Clock.Now()

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
-
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
@@ -20,31 +18,16 @@ type remembered struct {
 	history operator.History
 }
 
-// compact compacts the core's history for as long as the manager runs. Tenants' own compactions never reach the core, since they would take each other's
-// history away; without this a core that does not compact itself would grow until it refuses all writes.
-func (r *Reconciler) compact(ctx context.Context) error {
-	was := remembered{}
-	for r.Timing.History > 0 {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.Clock.After(r.Timing.History / operator.MomentsKept):
-			was = r.compactOnce(ctx, was)
-		}
-	}
-	return nil
-}
-
-// compactOnce observes the core's revision and compacts what is old enough. A failure leaves what is remembered as it was, so that it is tried again.
+// compactOnce observes the core's revision and compacts what is old enough. Tenants' own compactions never reach the core, since they would take each other's
+// history away; without this a core that does not compact itself would grow until it refuses all writes. A failure leaves what is remembered as it was, so that it is tried again.
 func (r *Reconciler) compactOnce(ctx context.Context, was remembered) remembered {
-	log := logr.FromContextOrDiscard(ctx)
 	client := r.Core.current()
 	if client == nil {
 		return was
 	}
 	id, revision, err := client.Revision(ctx)
 	if err != nil {
-		log.V(1).Info("The core's revision is unknown", "reason", err.Error())
+		r.Log.V(1).Info("The core's revision is unknown", "reason", err.Error())
 		return was
 	}
 	if !r.bound(id) {
@@ -60,10 +43,10 @@ func (r *Reconciler) compactOnce(ctx context.Context, was remembered) remembered
 	err = client.Compact(ctx, id, at)
 	r.Metrics.compacted(at, err)
 	if err != nil {
-		log.Error(err, "Failed to compact the core, will try again")
+		r.Log.Error(err, "Failed to compact the core, will try again")
 		return was
 	}
-	log.V(1).Info("Compacted the core", "revision", at, "newest", revision)
+	r.Log.V(1).Info("Compacted the core", "revision", at, "newest", revision)
 	return remembered{id, history}
 }
 
@@ -77,9 +60,6 @@ func (r *Reconciler) bindsTo(name string, core operator.Core, plan operator.Plan
 	case plan.Owner.Tenant == "" || foreign:
 		delete(r.cores, name)
 	default:
-		if r.cores == nil {
-			r.cores = map[string]string{}
-		}
 		r.cores[name] = core.ClusterID
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,21 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // FieldOwner is the operator's name in managedFields. MUST NOT change: what another owner applied would stay for ever.
@@ -65,11 +62,11 @@ func (t Timing) rest() time.Duration { return t.Retry / 2 }
 // shows what was so after the one before it.
 func (t Timing) fresh() time.Duration { return min(t.Resync, t.Measure) / 2 }
 
-// mostRounds bounds how often one Reconcile looks and writes. A new tenant takes about ten.
-const mostRounds = 60
+// again is the time until the next round of an EtcdStorage of which a step was made. It goes to the end of the queue, so that all have their turn.
+const again = time.Nanosecond
 
-// Reconciler keeps EtcdStorages. Its key is the EtcdStorage's name.
-type Reconciler struct {
+// Options are what [New] needs.
+type Options struct {
 	// Reader reads EtcdStorages from the informer.
 	Reader client.Reader
 	// Client reads and writes live.
@@ -82,23 +79,54 @@ type Reconciler struct {
 	// Events records Events; nil for none.
 	Events  events.EventRecorder
 	Metrics *Metrics
-	Clock   clock.Clock
+	Clock   clock.WithTicker
+	Log     logr.Logger
 	// Random is where keys, serial numbers and passwords come from.
 	Random io.Reader
 	Timing Timing
 	// Wrote is told of each step before and after it is carried out; nil for nobody. Tests end the process there.
 	Wrote func(step operator.Step, done bool)
+}
 
-	mu    sync.Mutex          // guards what follows
+// Names of the kernel's types for this controller, whose key is the EtcdStorage's name.
+type (
+	runner  = reconcile.Runner[*scene, reconcile.None, operator.Step, reconcile.None]
+	options = reconcile.Options[*scene, reconcile.None, operator.Step, reconcile.None]
+	round   = reconcile.Round[*scene, reconcile.None, operator.Step, reconcile.None]
+	plan    = reconcile.Plan[reconcile.None, operator.Step, reconcile.None]
+)
+
+// Reconciler keeps EtcdStorages.
+type Reconciler struct {
+	Options
+
+	rounds *runner
+
+	// What follows was read or answered outside of the round that uses it, and is kept no longer than by this process: another one reads it again.
+	mu    sync.Mutex          // guards all below but denied
 	usage map[string]measured // by the EtcdStorage's name
 	cores map[string]string   // cluster IDs of the cores that they are bound to, by the same
 	// record is what is kept of the core outside of the core; nil before it was read.
 	record *operator.CoreRecord
 	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
 	lackedCore time.Time
+	// denied are the verbs that were forbidden on destinations, until nothing else remains to be done for the EtcdStorage: by [denial].
+	denied sync.Map
+}
 
-	// changed starts a check of an EtcdStorage; nil without a manager.
-	changed chan event.GenericEvent
+// denial is a write to a destination that was forbidden.
+type denial struct{ storage, destination string }
+
+// New makes a Reconciler that does nothing until its manager runs.
+func New(o Options) *Reconciler {
+	r := &Reconciler{Options: o, usage: map[string]measured{}, cores: map[string]string{}}
+	r.rounds = reconcile.New(options{
+		LoopOptions: reconcile.LoopOptions{Name: "etcdstorage", Clock: o.Clock, Workers: 4, FirstRetry: 200 * time.Millisecond, LastRetry: time.Minute},
+		Log:         o.Log, Failure: "An EtcdStorage was not reconciled, will try again", Writes: Writes(),
+		Time:    time.Hour, // the slowest step deletes all keys of a tenant
+		Observe: r.observe, Plan: decide, Apply: r.step, Report: r.conclude,
+	})
+	return r
 }
 
 // StorageKind is the kind of EtcdStorage.
@@ -106,40 +134,79 @@ func StorageKind() schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKi
 
 // SetupWithManager makes the controller run in the manager.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	skip := true // tests run several in one process
-	c, err := ctrlcontroller.New("etcdstorage", mgr, ctrlcontroller.Options{
-		Reconciler: r, MaxConcurrentReconciles: 4, SkipNameValidation: &skip,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](200*time.Millisecond, time.Minute),
-	})
-	if err != nil {
-		return fmt.Errorf("making the controller: %w", err)
+	run := func(ctx context.Context) error {
+		for _, kind := range Informers() {
+			informer, err := mgr.GetCache().GetInformer(ctx, kind)
+			if err == nil {
+				_, err = informer.AddEventHandler(r.handler())
+			}
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("watching %s: %w", kind.GetObjectKind().GroupVersionKind().Kind, err)
+			}
+		}
+		r.rounds.Run(ctx)
+		return nil
 	}
-	storages := &unstructured.Unstructured{}
-	storages.SetGroupVersionKind(StorageKind())
-	own := handler.TypedEnqueueRequestsFromMapFunc(storageOf)
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), storages, &handler.EnqueueRequestForObject{}, specChanged())); err != nil {
-		return fmt.Errorf("watching EtcdStorages: %w", err)
+	defragmented, history, seen := operator.Defragmented{}, remembered{}, map[types.UID]versions{}
+	return errors.Join(
+		mgr.Add(manager.RunnableFunc(run)),
+		mgr.Add(r.every(r.Timing.Glance, func(ctx context.Context) { seen = r.glance(ctx, seen) })),
+		mgr.Add(r.every(r.Timing.Measure, r.measure)),
+		mgr.Add(r.every(r.Timing.History/operator.MomentsKept, func(ctx context.Context) { history = r.compactOnce(ctx, history) })),
+		mgr.Add(r.every(r.Timing.Upkeep, func(ctx context.Context) { defragmented = r.upkeepOnce(ctx, defragmented) })),
+	)
+}
+
+// every does something once in each period for as long as the manager runs; never if it is 0. It writes what the controller declares and nothing else.
+func (r *Reconciler) every(period time.Duration, do func(context.Context)) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		ctx = outputs.Within(ctx, "etcdstorage", Writes())
+		for period > 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-r.Clock.After(period):
+				do(ctx)
+			}
+		}
+		return nil
 	}
-	for _, kind := range OwnKinds() {
-		if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), kind, own)); err != nil {
-			return fmt.Errorf("watching %s: %w", kind.GetObjectKind().GroupVersionKind().Kind, err)
+}
+
+// handler begins rounds where something has changed.
+func (r *Reconciler) handler() toolscache.ResourceEventHandlerFuncs {
+	look := func(o any) {
+		if gone, late := o.(toolscache.DeletedFinalStateUnknown); late {
+			o = gone.Obj
+		}
+		if name := storageOf(o); name != "" {
+			r.rounds.Add(name)
 		}
 	}
-	r.changed = make(chan event.GenericEvent)
-	if err := c.Watch(source.Channel(r.changed, &handler.EnqueueRequestForObject{})); err != nil {
-		return fmt.Errorf("watching for what changed unwatched: %w", err)
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look, UpdateFunc: func(was, is any) {
+		if specChanged(was, is) {
+			look(was)
+			look(is)
+		}
+	}}
+}
+
+// storageOf is the name of the EtcdStorage to which an object belongs, which one of the operator's own says by its label.
+func storageOf(o any) string {
+	switch o := o.(type) {
+	case *unstructured.Unstructured:
+		return o.GetName()
+	case client.Object:
+		return o.GetLabels()[v1alpha1.StorageLabel]
 	}
-	return errors.Join(mgr.Add(manager.RunnableFunc(r.glance)), mgr.Add(manager.RunnableFunc(r.measure)), mgr.Add(manager.RunnableFunc(r.compact)), mgr.Add(manager.RunnableFunc(r.upkeep)))
+	return ""
 }
 
-// storageOf is the EtcdStorage to which one of the operator's own objects belongs.
-func storageOf(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetLabels()[v1alpha1.StorageLabel]}}}
-}
-
-// specChanged leaves out what the operator itself reports. An annotation may accept a core.
-func specChanged() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetDeletionTimestamp() != nil }))
+// specChanged leaves out what the operator itself reports of an EtcdStorage. An annotation may accept a core.
+func specChanged(before, after any) bool {
+	was, is := before.(client.Object), after.(client.Object) //nolint:forcetypeassert // informers have nothing else
+	_, storage := is.(*unstructured.Unstructured)
+	return !storage || was.GetGeneration() != is.GetGeneration() || is.GetDeletionTimestamp() != nil || !maps.Equal(was.GetAnnotations(), is.GetAnnotations())
 }
 
 // OwnKinds are the kinds of the operator's own objects. Only their metadata is kept in memory, so that no key is.
@@ -158,87 +225,43 @@ func OwnKinds() []client.Object {
 	return out
 }
 
-// Reconcile looks, plans and writes until nothing remains, and reports once.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	answers := map[string]string{} // destinations whose patch or creation was forbidden in this Reconcile, and the verb
-	for range mostRounds {
-		s, err := r.observe(ctx, request.Name, answers)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if s == nil {
-			r.forget(request.Name)
-			return reconcile.Result{}, nil
-		}
-		if s.malformed != "" {
-			return reconcile.Result{RequeueAfter: r.Timing.Resync}, r.reportMalformed(ctx, s)
-		}
-		plan := operator.Make(s.world)
-		r.bindsTo(request.Name, s.world.Core, plan)
-		if len(plan.Steps) == 0 {
-			next, err := r.report(ctx, s, plan, trouble{})
-			return reconcile.Result{RequeueAfter: next}, ignoreConflict(err)
-		}
-		failed, err := r.carryOut(ctx, s, plan.Steps, answers)
-		switch {
-		case err == nil:
-		case isConflict(err):
-			logr.FromContextOrDiscard(ctx).V(1).Info("Deciding again", "because", err.Error())
-			return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
-		default:
-			_, reported := r.report(ctx, s, plan, trouble{failed, err.Error()})
-			return reconcile.Result{}, errors.Join(err, ignoreConflict(reported))
-		}
+// decide is what remains to be done.
+func decide(s *scene) plan {
+	if s == nil || s.malformed != "" {
+		return plan{}
 	}
-	return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
+	s.plan = operator.Make(s.world)
+	return plan{Steps: s.plan.Steps}
 }
 
-// isConflict says of a write that the world was not as it was when it was decided, and that nothing was written.
-func isConflict(err error) bool {
-	return errors.Is(err, core.ErrConflict) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
-}
-
-// ignoreConflict: anyone who changed the object makes another round begin.
-func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
+// step makes one step, and tells of it. A destination that may not be written to is noted, and the rest is planned again.
+func (r *Reconciler) step(ctx context.Context, s *scene, step operator.Step) error {
+	if r.Wrote != nil {
+		r.Wrote(step, false)
 	}
-	return err
-}
-
-// carryOut writes the steps in order, up to the first that fails, which it returns with the error. A destination that may not be written to
-// is noted, and the rest is planned again.
-func (r *Reconciler) carryOut(ctx context.Context, s *scene, steps []operator.Step, answers map[string]string) (failed operator.Step, err error) {
-	log := logr.FromContextOrDiscard(ctx)
-	for _, step := range steps {
-		if r.Wrote != nil {
-			r.Wrote(step, false)
-		}
-		err := r.apply(ctx, s, step)
-		r.Metrics.wrote(string(step.Kind), step.Destination.Name != "", err)
-		if verb := forbiddenVerb(step, err); verb != "" {
-			answers[step.Destination.String()] = verb
-			return operator.Step{}, nil
-		}
-		if err != nil {
-			return step, err
-		}
-		if r.Wrote != nil {
-			r.Wrote(step, true)
-		}
-		log.Info("Done", "step", string(step.Kind), "object", step.Object, "reason", step.Reason)
-		r.event(s.object, step)
+	err := r.apply(ctx, s, step)
+	if errors.Is(err, core.ErrConflict) {
+		err = reconcile.As(reconcile.Conflict, err)
 	}
-	return operator.Step{}, nil
-}
-
-// forbiddenVerb is the verb that the operator lacks for a destination, "" if that is not why a step failed.
-func forbiddenVerb(step operator.Step, err error) string {
+	d := step.Destination
+	r.Metrics.wrote(string(step.Kind), d.Name != "", err)
 	switch {
-	case step.Destination.Name == "" || !apierrors.IsForbidden(err):
-		return ""
-	case step.Destination.State == operator.Missing:
-		return "create"
+	case d.Name != "" && apierrors.IsForbidden(err):
+		verb := "patch"
+		if d.State == operator.Missing {
+			verb = "create"
+		}
+		r.denied.Store(denial{s.object.GetName(), d.String()}, verb)
+		return reconcile.As(reconcile.Conflict, err)
+	case apierrors.IsNotFound(err):
+		return reconcile.As(reconcile.Failed, err) // such as the namespace of a destination, which somebody must make
+	case err != nil:
+		return err
 	}
-	return "patch"
+	if r.Wrote != nil {
+		r.Wrote(step, true)
+	}
+	r.Log.Info("Done", "etcdStorage", s.object.GetName(), "step", string(step.Kind), "object", step.Object, "reason", step.Reason)
+	r.event(s.object, step)
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Which steps are told in Events, and with which reasons, which are a contract with anyone who watches them.
@@ -29,7 +30,7 @@ func TestEventsOfSteps(t *testing.T) {
 		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",
 	} {
 		recorder := events.NewFakeRecorder(10)
-		r := &Reconciler{Events: recorder}
+		r := New(Options{Events: recorder})
 		r.event(serving(t).s.object, operator.Step{Kind: kind, Object: "what", Reason: "why"})
 		if want != "" {
 			want = map[bool]string{true: "Warning ", false: "Normal "}[kind == operator.Recover] + want + " what: why\n"
@@ -38,7 +39,7 @@ func TestEventsOfSteps(t *testing.T) {
 			t.Errorf("%s: %q, want %q", kind, got, want)
 		}
 	}
-	(&Reconciler{}).event(serving(t).s.object, operator.Step{Kind: operator.Claim}) // without a recorder
+	New(Options{}).event(serving(t).s.object, operator.Step{Kind: operator.Claim}) // without a recorder
 }
 
 // Which conditions are told of when they change, and in which direction: what became bad, once, and not what a new tenant has not got yet.
@@ -77,7 +78,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{"Ready", "True", "False", "NoProxyReady", false}, // the others say why
 	} {
 		recorder := events.NewFakeRecorder(10)
-		r := &Reconciler{Events: recorder}
+		r := New(Options{Events: recorder})
 		var was []metav1.Condition
 		if c.was != "" {
 			was = []metav1.Condition{{Type: c.kind, Status: c.was, Reason: "Before"}}
@@ -103,7 +104,7 @@ func TestHowWritesEnd(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	secrets := schema.GroupResource{Resource: "secrets"}
 	m.wrote("Apply", false, nil)
-	for _, err := range []error{apierrors.NewConflict(secrets, "x", nil), apierrors.NewAlreadyExists(secrets, "x"), core.ErrConflict} {
+	for _, err := range []error{apierrors.NewConflict(secrets, "x", nil), apierrors.NewAlreadyExists(secrets, "x"), reconcile.As(reconcile.Conflict, core.ErrConflict)} {
 		m.wrote("Apply", false, err)
 	}
 	m.wrote("DeliverClient", true, apierrors.NewForbidden(secrets, "x", errors.New("no right")))

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
@@ -56,16 +54,10 @@ func (r *Reconciler) reportExpired(ctx context.Context) {
 		}, now)
 		conditions.Set(&is.Conditions, summarize(is.Conditions, storage.Generation), now)
 		if err := r.writeStatus(ctx, &item, is); err != nil {
-			logr.FromContextOrDiscard(ctx).V(1).Info("An expired certificate was not reported, will try again", "etcdStorage", item.GetName(), "reason", err.Error())
+			r.Log.V(1).Info("An expired certificate was not reported, will try again", "etcdStorage", item.GetName(), "reason", err.Error())
 			continue
 		}
 		r.announce(&item, slices.Clone(storage.Status.Conditions), is.Conditions)
-		if r.changed != nil {
-			select {
-			case r.changed <- event.GenericEvent{Object: &item}:
-			case <-ctx.Done():
-				return
-			}
-		}
+		r.rounds.Add(item.GetName())
 	}
 }

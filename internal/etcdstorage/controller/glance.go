@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
@@ -28,37 +26,34 @@ import (
 // versions are those of the objects that an EtcdStorage depends on, by kind, namespace and name.
 type versions map[string]string
 
-// glance glances for as long as the manager runs.
-func (r *Reconciler) glance(ctx context.Context) error {
-	seen := map[types.UID]versions{}
-	r.watchCoreOnce(ctx) // what was kept is needed at once
-	for r.Timing.Glance > 0 {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.Clock.After(r.Timing.Glance):
-			r.reportExpired(ctx) // first: what follows takes long with many tenants
-			r.watchCoreOnce(ctx)
-			seen = r.glanceOnce(ctx, seen)
-		}
+// glance looks at what no informer tells of; seen are the versions of the glance before.
+func (r *Reconciler) glance(ctx context.Context, seen map[types.UID]versions) map[types.UID]versions {
+	r.reportExpired(ctx) // first: what follows takes long with many tenants
+	if err := r.watchCore(ctx); err != nil && ctx.Err() == nil {
+		r.Log.V(1).Info("The core's revision was not compared", "reason", err.Error())
 	}
-	return nil
+	seen, differ := r.glanceOnce(ctx, seen)
+	for _, name := range differ {
+		r.rounds.Add(name)
+	}
+	return seen
 }
 
 // credentialsKey is where the versions of the credentials are kept, which all EtcdStorages share.
 const credentialsKey types.UID = ""
 
-// glanceOnce compares with the versions that were seen last, and returns the current ones. An object that cannot be read counts as unchanged.
-func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions) map[types.UID]versions {
+// glanceOnce compares with the versions that were seen last, and returns the current ones, and the EtcdStorages for which one differs. An object that
+// cannot be read counts as unchanged.
+func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions) (now map[types.UID]versions, differ []string) {
 	list, err := r.storages(ctx)
 	if err != nil {
-		return seen
+		return seen, nil
 	}
 	shared := versions{}
 	for _, o := range r.credentialObjects() {
 		r.version(ctx, shared, seen[credentialsKey], o.kind, o.at)
 	}
-	now := map[types.UID]versions{credentialsKey: shared}
+	now = map[types.UID]versions{credentialsKey: shared}
 	for _, item := range list.Items {
 		storage, err := typed(&item)
 		if err != nil {
@@ -73,17 +68,13 @@ func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions
 			r.version(ctx, is, was, operator.KindSecret, at)
 		}
 		now[item.GetUID()] = is
-		if was == nil || maps.Equal(was, is) || r.changed == nil {
+		if was == nil || maps.Equal(was, is) {
 			continue
 		}
-		logr.FromContextOrDiscard(ctx).V(1).Info("An object that is not watched has changed", "etcdstorage", item.GetName(), "objects", differing(was, is))
-		select {
-		case r.changed <- event.GenericEvent{Object: &item}:
-		case <-ctx.Done():
-			return seen
-		}
+		r.Log.V(1).Info("An object that is not watched has changed", "etcdStorage", item.GetName(), "objects", differing(was, is))
+		differ = append(differ, item.GetName())
 	}
-	return now
+	return now, differ
 }
 
 func differing(was, is versions) string {

@@ -27,11 +27,12 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
@@ -100,9 +101,10 @@ func newRig(t *testing.T, cluster *cluster.Cluster) *rig {
 	return g
 }
 
-// actingAs is how a program with the rights of a user reaches the cluster. A simulated one allows everybody everything.
+// actingAs is how a program with the rights of a user reaches the cluster, and sends only what a round declares. A simulated one allows everybody everything.
 func actingAs(cluster *cluster.Cluster, user string) *rest.Config {
 	config := rest.CopyConfig(cluster.Config)
+	config.Wrap(outputs.Guard)
 	if !cluster.Simulated() {
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	}
@@ -163,13 +165,13 @@ func (g *rig) newOperator() *Reconciler {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = connection.Start(ctx) }()
 	g.t.Cleanup(func() { stop(); <-done })
-	return &Reconciler{
+	return New(Options{
 		Reader: g.operator, Client: g.operator, Core: connection, Clock: g.clock, Random: rand.Reader, Timing: DefaultTiming(),
 		Settings: operator.Settings{
 			Namespace: g.namespace, ClusterDomain: "cluster.local", ProxyImage: "proxy:test", CoreURLs: []string{g.etcd.Endpoint}, CAConfigMap: "etcd-coreserving-ca",
 			CertsSecret: "etcd-coreserving-cert", TenantUsers: true, UserRotation: 720 * time.Hour, Cluster: cluster, User: user,
 		},
-	}
+	})
 }
 
 // storage creates an EtcdStorage.
@@ -196,15 +198,32 @@ func (g *rig) discard(o *unstructured.Unstructured) {
 	}
 }
 
+// pass makes rounds, as the queue does, until one makes no step.
+func (g *rig) pass(name string) (last reconcile.Result) {
+	g.t.Helper()
+	for range 60 {
+		if last = g.r.rounds.Once(g.t.Context(), name); last.Next != again {
+			return last
+		}
+	}
+	g.t.Fatalf("EtcdStorage %s is written again and again: %s", name, g.conditions(name))
+	return last
+}
+
+// once is one pass that does not fail.
+func (g *rig) once(name string) (result reconcile.Result) {
+	g.t.Helper()
+	if result = g.pass(name); result.Failed {
+		g.t.Fatalf("a round of EtcdStorage %s failed: %s", name, g.conditions(name))
+	}
+	return result
+}
+
 // sync reconciles until nothing is under way.
 func (g *rig) sync(name string) {
 	g.t.Helper()
 	for range 10 {
-		result, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		if result.RequeueAfter != g.r.Timing.Poll {
+		if g.once(name).Next != g.r.Timing.Poll {
 			return
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
@@ -21,7 +22,7 @@ import (
 // otherwise, and in time for each certificate.
 func TestWhenTheNextLookIs(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{Timing: DefaultTiming()}
+	r := New(Options{Timing: DefaultTiming()})
 	for name, c := range map[string]struct {
 		change func(*sight)
 		want   time.Duration
@@ -62,16 +63,21 @@ func TestWhatStartsALook(t *testing.T) {
 	}{
 		"the status": {storage(1, false), storage(1, false), false}, "the spec": {storage(1, false), storage(2, false), true}, "a deletion": {storage(1, false), storage(1, true), true},
 	} {
-		if got := specChanged().Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+		if got := specChanged(c.before, c.after); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if !specChanged().Create(event.CreateEvent{Object: storage(1, false)}) || !specChanged().Delete(event.DeleteEvent{Object: storage(1, false)}) {
-		t.Error("a creation or an end is not seen")
-	}
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "etcd-a", Labels: map[string]string{v1alpha1.StorageLabel: "a"}}}
-	if got := storageOf(t.Context(), o); len(got) != 1 || got[0].Name != "a" {
+	if got := storageOf(o); got != "a" || !specChanged(o, o) {
 		t.Errorf("%v", got)
+	}
+	r, spec := New(Options{Clock: clock.RealClock{}}), storage(1, false)
+	spec.SetName("b")
+	r.handler().OnAdd(spec, true)
+	r.handler().OnUpdate(spec, spec)
+	r.handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: o})
+	if n := r.rounds.Len(); n != 2 {
+		t.Errorf("a creation and an end lead to looks at %d EtcdStorages, want 2", n)
 	}
 }
 

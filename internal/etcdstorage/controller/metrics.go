@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // Metrics are the operator's. The methods of a nil Metrics do nothing.
@@ -109,7 +110,7 @@ func (m *Metrics) wrote(kind string, destination bool, err error) {
 	switch {
 	case err == nil:
 		outcome = "success"
-	case isConflict(err):
+	case reconcile.OutcomeOf(err) == reconcile.Conflict:
 		outcome = "conflict"
 	case destination && apierrors.IsForbidden(err):
 		outcome = "forbidden"

@@ -24,9 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
@@ -132,12 +130,12 @@ func (m *mortal) born(dieAt int, after bool) {
 	m.now = m.life
 	m.mu.Unlock()
 	timing := m.r.Timing
-	timing.Resync = 1 << 60 // what Reconcile returns is then when something is due
+	timing.Resync = 1 << 60 // what a round returns is then when something is due
 	settings := m.r.Settings
 	settings.CoreURLs = []string{m.relay}
-	m.r = &Reconciler{
+	m.r = New(Options{
 		Reader: m.client, Client: m.client, Core: &Core{}, Clock: m.clock, Random: rand.Reader, Timing: timing, Settings: settings, AdminSecret: m.r.AdminSecret,
-	}
+	})
 }
 
 // errRefused reports that the API server answered with an error, so that nothing was written.
@@ -242,7 +240,7 @@ type fate func(process int) (dieAt int, after bool)
 func (m *mortal) settle(name string, deaths *int, f fate) time.Duration {
 	m.t.Helper()
 	for range 200 {
-		result, err := m.r.Reconcile(m.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		result := m.pass(name)
 		writes, dead := m.life.told()
 		switch {
 		case dead:
@@ -250,10 +248,10 @@ func (m *mortal) settle(name string, deaths *int, f fate) time.Duration {
 			at, after := f(*deaths)
 			m.born(at, after)
 			m.watch(name)
-		case err != nil:
-			m.t.Fatalf("%v, after %s", err, strings.Join(writes, "\n"))
-		case result.RequeueAfter != m.r.Timing.Poll:
-			return result.RequeueAfter
+		case result.Failed:
+			m.t.Fatalf("a round failed after %s: %s", strings.Join(writes, "\n"), m.conditions(name))
+		case result.Next != m.r.Timing.Poll:
+			return result.Next
 		}
 	}
 	m.t.Fatalf("EtcdStorage %s does not settle after %d deaths: %s", name, *deaths, m.conditions(name))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -31,6 +31,7 @@ type scene struct {
 	// malformed says why it cannot be read as its kind, "" if it can.
 	malformed string
 	world     operator.World
+	plan      operator.Plan // once it is made
 	// health is that of the core, which all EtcdStorages share.
 	health operator.Health
 	core   *core.Client
@@ -39,13 +40,11 @@ type scene struct {
 }
 
 // observe reads all that concerns an EtcdStorage; nil if there is none.
-func (r *Reconciler) observe(ctx context.Context, name string, answers map[string]string) (*scene, error) {
-	s := &scene{object: &unstructured.Unstructured{}, record: r.coreHistory(ctx)}
-	s.object.SetGroupVersionKind(StorageKind())
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, s.object); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil //nolint:nilnil // that there is none is an answer
-		}
+func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
+	s := &scene{object: blank(StorageKind(), "", name), record: r.coreHistory(ctx)}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.object), s.object); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // that there is none is an answer
+	} else if err != nil {
 		return nil, fmt.Errorf("reading EtcdStorage %s: %w", name, err)
 	}
 	storage, err := typed(s.object)
@@ -54,12 +53,12 @@ func (r *Reconciler) observe(ctx context.Context, name string, answers map[strin
 		return s, nil //nolint:nilerr // it is part of the observed state
 	}
 	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: r.Settings.Bounded(operator.Defaulted(storage)), StatusLacksCore: r.lacksCore()}
-	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore} {
+	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore, r.readDestinations} {
 		if err := read(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	return s, r.readDestinations(ctx, s, answers)
+	return s, nil
 }
 
 // typed reads an EtcdStorage as its kind. Each is read alone, so that one that cannot be read is the only one that suffers.
@@ -136,11 +135,19 @@ func (r *Reconciler) readIssuer(ctx context.Context, s *scene) error {
 	return nil
 }
 
-// get reads an object; nil if there is none.
-func (r *Reconciler) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+// blank is an object of which no more than the name is known.
+func blank(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(kind)
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, out)
+	out.SetNamespace(namespace)
+	out.SetName(name)
+	return out
+}
+
+// get reads an object; nil if there is none.
+func (r *Reconciler) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	out := blank(kind, namespace, name)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(out), out)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // that there is none is an answer
 	}
@@ -252,31 +259,24 @@ func dataOf(kind string, o *unstructured.Unstructured) map[string][]byte {
 }
 
 // readDestinations reads the tenant's ConfigMaps and Secrets, each by its name: the operator may do no more.
-func (r *Reconciler) readDestinations(ctx context.Context, s *scene, answers map[string]string) error {
+func (r *Reconciler) readDestinations(ctx context.Context, s *scene) error {
 	spec := s.world.Storage.Spec
-	for _, list := range []struct {
-		kind    string
-		targets []v1alpha1.Destination
-	}{{operator.KindConfigMap, spec.CACertConfigMaps}, {operator.KindSecret, spec.ClientCertSecrets}} {
-		for _, target := range list.targets {
-			s.world.Destinations = append(s.world.Destinations, r.destination(ctx, list.kind, target, answers))
+	read := func(kind string, targets []v1alpha1.Destination) (out []operator.Destination) {
+		for _, at := range targets {
+			d := operator.Destination{Kind: kind, Namespace: at.Namespace, Name: at.Name}
+			if at.Namespace != r.Settings.Namespace {
+				r.readDestination(ctx, &d)
+			}
+			if verb, is := r.denied.Load(denial{s.object.GetName(), d.String()}); is {
+				d.State, d.Verb = operator.Forbidden, verb.(string) //nolint:forcetypeassert // no other is stored
+			}
+			out = append(out, d)
 		}
+		return out
 	}
-	for _, target := range s.world.RevokedClients() {
-		s.world.Revoked = append(s.world.Revoked, r.destination(ctx, operator.KindSecret, target, answers))
-	}
+	s.world.Destinations = slices.Concat(read(operator.KindConfigMap, spec.CACertConfigMaps), read(operator.KindSecret, spec.ClientCertSecrets))
+	s.world.Revoked = read(operator.KindSecret, s.world.RevokedClients())
 	return ctx.Err()
-}
-
-func (r *Reconciler) destination(ctx context.Context, kind string, at v1alpha1.Destination, answers map[string]string) operator.Destination {
-	d := operator.Destination{Kind: kind, Namespace: at.Namespace, Name: at.Name}
-	if at.Namespace != r.Settings.Namespace {
-		r.readDestination(ctx, &d)
-	}
-	if verb := answers[d.String()]; verb != "" {
-		d.State, d.Verb = operator.Forbidden, verb
-	}
-	return d
 }
 
 func (r *Reconciler) readDestination(ctx context.Context, d *operator.Destination) {

@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -11,16 +13,18 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
-// meanwhile runs one Reconcile, in which somebody else does something just before the step of this kind and object. What was decided must
+// meanwhile makes rounds, in which somebody else does something just before the step of this kind and object. What was decided must
 // not be written then: it is decided again.
 func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed func()) {
 	g.t.Helper()
@@ -32,9 +36,8 @@ func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed fun
 		}
 	}
 	defer func() { g.r.Wrote = nil }()
-	result, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-	if err != nil || !did || result.RequeueAfter != g.r.Timing.Poll {
-		g.t.Errorf("%s %s: did %v, %+v, %v", kind, object, did, result, err)
+	if result := g.once(name); !did || result.Next != g.r.Timing.Poll {
+		g.t.Errorf("%s %s: did %v, %+v", kind, object, did, result)
 	}
 }
 
@@ -93,7 +96,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 		t.Errorf("the object that somebody else has put in its place: %v", err)
 	}
 
-	s, err := g.r.observe(ctx, name, nil)
+	s, err := g.r.observe(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +107,34 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	if err := g.r.hold(ctx, s, false); !apierrors.IsConflict(err) {
 		t.Errorf("a finalizer of what was changed: %v", err)
 	}
+}
+
+// greedy makes a Pod as well wherever an object is applied.
+type greedy struct {
+	client.Client
+
+	said []error
+}
+
+// Apply implements client.Writer.
+func (c *greedy) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "greedy-", Namespace: "default"}}
+	c.said = append(c.said, c.Create(ctx, pod))
+	return c.Client.Apply(ctx, o, options...)
+}
+
+// What the controller does not declare is not written in its rounds, even where everything is allowed; what it declares is all that it needs.
+func TestUndeclaredWritesAreRefused(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, cluster.New(t, definition(t)))
+	c := &greedy{Client: g.r.Client}
+	g.r.Client = c
+	g.storage("greedy", "{}")
+	g.sync("greedy")
+	if len(c.said) == 0 || slices.ContainsFunc(c.said, func(err error) bool { return !errors.Is(err, outputs.ErrUndeclared) }) {
+		t.Errorf("making Pods: %v", c.said)
+	}
+	g.expect("greedy", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 }
 
 // The operator shows the core the administrator's certificate where there is one, and the proxies theirs.

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,19 +22,53 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
+// conclude ends a round: the status is reported when nothing remains to be done, or when a write has failed, and else the next round follows.
+func (r *Reconciler) conclude(ctx context.Context, done *round) {
+	s, failed := done.World, trouble{}
+	if last := len(done.Applied) - 1; last >= 0 {
+		switch a := done.Applied[last]; {
+		case a.Outcome == reconcile.Done, a.Outcome == reconcile.Conflict && apierrors.IsForbidden(a.Err):
+			done.Plan.Next = again
+			return
+		case a.Outcome == reconcile.Conflict:
+			done.Plan.Next = r.Timing.Poll
+		default:
+			failed = trouble{a.Step, a.Err.Error()}
+		}
+	}
+	r.denied.Range(func(key, _ any) bool {
+		if d, _ := key.(denial); d.storage == done.Key {
+			r.denied.Delete(key)
+		}
+		return true
+	})
+	switch {
+	case done.Plan.Next > 0 || s == nil && done.Err != nil: // it is decided again
+	case s == nil:
+		r.forget(done.Key)
+	case s.malformed != "":
+		done.Plan.Next = r.Timing.Resync
+		done.Fail(r.reportMalformed(ctx, s))
+	default:
+		r.bindsTo(done.Key, s.world.Core, s.plan)
+		next, err := r.report(ctx, s, failed)
+		done.Plan.Next, done.Plan.Due = next, s.plan.Next()
+		done.Fail(err)
+	}
+}
+
 // report writes the status if it says something new, and returns the time until the next look.
-func (r *Reconciler) report(ctx context.Context, s *scene, plan operator.Plan, failed trouble) (time.Duration, error) {
+func (r *Reconciler) report(ctx context.Context, s *scene, failed trouble) (time.Duration, error) {
 	storage, err := typed(s.object)
 	if err != nil {
 		return 0, err
 	}
-	is := r.statusOf(s, storage.Status, plan, failed)
+	is := r.statusOf(s, storage.Status, s.plan, failed)
 	r.Metrics.observe(s, is)
-	next := r.next(s, plan, is)
+	next := r.next(s, s.plan, is)
 	if equality.Semantic.DeepEqual(storage.Status, is) || s.object.GetDeletionTimestamp() != nil && len(s.object.GetFinalizers()) == 0 {
 		return next, nil
 	}
@@ -53,9 +89,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	out := &unstructured.Unstructured{}
-	out.SetGroupVersionKind(StorageKind())
-	out.SetName(object.GetName())
+	out := blank(StorageKind(), "", object.GetName())
 	err = r.Client.Status().Patch(ctx, out, client.RawPatch(types.JSONPatchType, patch), FieldOwner)
 	r.Metrics.wrote("Status", false, err)
 	if err != nil {
@@ -94,7 +128,7 @@ func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
 	if id, found, _ := unstructured.NestedString(s.object.Object, "status", "core", "clusterID"); found {
 		is["core"] = v1alpha1.CoreBinding{ClusterID: id} // which core it is bound to must not be forgotten
 	}
-	return ignoreConflict(r.writeStatus(ctx, s.object, is))
+	return r.writeStatus(ctx, s.object, is)
 }
 
 // next is the time until the next look: soon while something is under way, later while somebody else has something to do, late otherwise, and

@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
@@ -62,17 +60,10 @@ func (r *Reconciler) watchCore(ctx context.Context) error {
 	}
 	r.remember(next)
 	if next.WentBack != record.WentBack {
-		logr.FromContextOrDiscard(ctx).Info("The core went back to an earlier revision: restart the tenants' API servers", "from", next.WentBack.From, "to", next.WentBack.To)
+		r.Log.Info("The core went back to an earlier revision: restart the tenants' API servers", "from", next.WentBack.From, "to", next.WentBack.To)
 		return r.requeueAll(ctx)
 	}
 	return nil
-}
-
-// watchCoreOnce is watchCore for a loop: a failure is tried again the next time.
-func (r *Reconciler) watchCoreOnce(ctx context.Context) {
-	if err := r.watchCore(ctx); err != nil && ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).V(1).Info("The core's revision was not compared", "reason", err.Error())
-	}
 }
 
 // writeCoreRecord writes the record unless somebody else has written it since it was read.
@@ -82,10 +73,7 @@ func (r *Reconciler) writeCoreRecord(ctx context.Context, record operator.CoreRe
 		return fmt.Errorf("encoding the record of the core: %w", err)
 	}
 	data := map[string]any{coreRecordKey: string(text)}
-	out := &unstructured.Unstructured{}
-	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(operator.KindConfigMap))
-	out.SetNamespace(r.Settings.Namespace)
-	out.SetName(coreRecordName)
+	out := blank(corev1.SchemeGroupVersion.WithKind(operator.KindConfigMap), r.Settings.Namespace, coreRecordName)
 	if object == nil {
 		out.Object["data"] = data
 		err = r.Client.Create(ctx, out, FieldOwner)
@@ -130,15 +118,11 @@ func (r *Reconciler) coreHistory(ctx context.Context) *operator.CoreRecord {
 // requeueAll has all EtcdStorages reconciled.
 func (r *Reconciler) requeueAll(ctx context.Context) error {
 	list, err := r.storages(ctx)
-	if err != nil || r.changed == nil {
+	if err != nil {
 		return err
 	}
 	for _, item := range list.Items {
-		select {
-		case r.changed <- event.GenericEvent{Object: &item}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		r.rounds.Add(item.GetName())
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,9 +46,7 @@ func CacheOptions(namespace string) (cache.Options, error) {
 
 // Informers are the kinds that readiness waits for.
 func Informers() []client.Object {
-	storages := &unstructured.Unstructured{}
-	storages.SetGroupVersionKind(StorageKind())
-	return append([]client.Object{storages}, OwnKinds()...)
+	return append([]client.Object{blank(StorageKind(), "", "")}, OwnKinds()...)
 }
 
 // Identity finds out who the operator is: the UID of the cluster, and its own name.

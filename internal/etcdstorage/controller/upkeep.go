@@ -8,29 +8,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
-
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// upkeep keeps space free in the core's members for as long as the manager runs, if that is allowed.
-func (r *Reconciler) upkeep(ctx context.Context) error {
-	done := operator.Defragmented{}
-	for r.Timing.Upkeep > 0 {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.Clock.After(r.Timing.Upkeep):
-			done = r.upkeepOnce(ctx, done)
-		}
-	}
-	return nil
-}
-
-// upkeepOnce reads the status of the members and applies the next step. Nothing but their status decides: an operator that dies before or after a step is
+// upkeepOnce keeps space free in the core's members: it reads their status and applies the next step. Nothing but their status decides: an operator that dies before or after a step is
 // followed by one that finds it applied or not.
 func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented) operator.Defragmented {
-	log := logr.FromContextOrDiscard(ctx)
 	client := r.Core.current()
 	if client == nil {
 		return done
@@ -46,17 +29,17 @@ func (r *Reconciler) upkeepOnce(ctx context.Context, done operator.Defragmented)
 	id := health.Members[0].ClusterID
 	if next.Defragment == "" {
 		if err := client.Disarm(ctx, id, next.Disarm); err != nil {
-			log.Error(err, "Failed to disarm an alarm of the core, will try again")
+			r.Log.Error(err, "Failed to disarm an alarm of the core, will try again")
 			return done
 		}
-		log.Info("Disarmed the alarm of the core, which has space again", "members", next.Disarm)
+		r.Log.Info("Disarmed the alarm of the core, which has space again", "members", next.Disarm)
 		return done
 	}
-	log.Info("Defragmenting a member of the core", "url", next.Defragment)
+	r.Log.Info("Defragmenting a member of the core", "url", next.Defragment)
 	err := client.Defragment(ctx, id, next.Defragment)
 	r.Metrics.defragmented(err)
 	if err != nil {
-		log.Error(err, "Failed to defragment a member of the core")
+		r.Log.Error(err, "Failed to defragment a member of the core")
 	}
 	done = maps.Clone(done)
 	done[next.Defragment] = r.Clock.Now() // also if it failed: it may have taken the member away

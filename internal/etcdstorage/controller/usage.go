@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
 // measured is what a tenant stored at some time.
@@ -56,51 +54,41 @@ func (r *Reconciler) defaultLimit(o *unstructured.Unstructured) resource.Quantit
 	return *resource.NewQuantity(r.Settings.QuotaBytes, resource.BinarySI)
 }
 
-// measure counts what tenants store, one after the other, for as long as the manager runs.
-func (r *Reconciler) measure(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.Clock.After(r.Timing.Measure):
-		}
-		list, err := r.storages(ctx)
-		if err != nil {
-			continue
-		}
-		for _, item := range list.Items {
-			if err := r.measureOne(ctx, &item); err != nil && ctx.Err() == nil {
-				logr.FromContextOrDiscard(ctx).V(1).Info("Not measured", "etcdStorage", item.GetName(), "reason", err.Error())
-			}
+// measure counts what tenants store, one after the other.
+func (r *Reconciler) measure(ctx context.Context) {
+	list, err := r.storages(ctx)
+	if err != nil {
+		return
+	}
+	for _, item := range list.Items {
+		if err := r.measureOne(ctx, &item); err != nil && ctx.Err() == nil {
+			r.Log.V(1).Info("Not measured", "etcdStorage", item.GetName(), "reason", err.Error())
 		}
 	}
 }
 
 // measureOne counts what one tenant stores, if its prefix is its own, and tells in its status what has changed.
 func (r *Reconciler) measureOne(ctx context.Context, item *unstructured.Unstructured) error {
-	s, err := r.observe(ctx, item.GetName(), nil)
+	s, err := r.observe(ctx, item.GetName())
 	if err != nil || s == nil || s.malformed != "" || s.core == nil || s.object.GetDeletionTimestamp() != nil {
 		return err
 	}
-	plan := operator.Make(s.world)
-	if plan.Owner.Tenant == "" {
+	remaining := decide(s).Steps
+	if s.plan.Owner.Tenant == "" {
 		return nil
 	}
-	usage, err := s.core.Measure(ctx, r.Clock, plan.Owner)
+	usage, err := s.core.Measure(ctx, r.Clock, s.plan.Owner)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	if r.usage == nil {
-		r.usage = map[string]measured{}
-	}
 	r.usage[s.object.GetName()] = measured{s.object.GetUID(), usage, r.Clock.Now()}
 	r.mu.Unlock()
-	if len(plan.Steps) > 0 {
+	if len(remaining) > 0 {
 		return nil // a round is due anyway
 	}
-	_, err = r.report(ctx, s, plan, trouble{})
-	return ignoreConflict(err)
+	_, err = r.report(ctx, s, trouble{})
+	return err
 }
 
 // forget drops what is kept of an EtcdStorage that is gone.

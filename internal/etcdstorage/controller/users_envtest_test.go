@@ -16,22 +16,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
-
-// once is one Reconcile, whatever comes of it.
-func (g *rig) once(name string) {
-	g.t.Helper()
-	if _, err := g.r.Reconcile(g.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil {
-		g.t.Fatal(err)
-	}
-}
 
 // grantLease makes a lease with an ID and attaches a key to it.
 func (g *rig) grantLease(id int64, key string) {
@@ -118,7 +108,7 @@ func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 	}
 }
 
-// diedAfterOne is one Reconcile that dies after its first write.
+// diedAfterOne is one round that dies after its first write.
 func (g *rig) diedAfterOne(name string) (died bool) {
 	g.t.Helper()
 	g.r.Wrote = func(_ operator.Step, done bool) {

@@ -15,12 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue" // has the metrics workqueue_* in the manager's registry
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Component is the name of the program.
@@ -51,6 +53,7 @@ func operate(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	config.Wrap(outputs.Guard)
 	scheme, err := controller.NewScheme()
 	if err != nil {
 		return err
@@ -69,7 +72,7 @@ func operate(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	if err := addReconciler(mgr, o, live); err != nil {
+	if err := addReconciler(mgr, o, log, live); err != nil {
 		return err
 	}
 	build := buildinfo.Get()
@@ -92,14 +95,14 @@ func newManager(ctx context.Context, o *options, log logr.Logger, config *rest.C
 	})
 }
 
-func addReconciler(mgr *manager.Manager, o *options, live client.Client) error {
+func addReconciler(mgr *manager.Manager, o *options, log logr.Logger, live client.Client) error {
 	connection := &controller.Core{}
 	if err := mgr.Add(connection); err != nil {
 		return err
 	}
-	r := &controller.Reconciler{
+	return controller.New(controller.Options{
 		Reader: mgr.GetCache(), Client: live, Core: connection, Settings: o.settings, AdminSecret: o.adminSecret, Events: mgr.GetEventRecorder(Component),
-		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{}, Random: rand.Reader, Timing: o.timing,
-	}
-	return r.SetupWithManager(mgr)
+		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{}, Log: log,
+		Random: rand.Reader, Timing: o.timing,
+	}).SetupWithManager(mgr)
 }

@@ -34,8 +34,8 @@ type LoopOptions struct {
 	// Quiet and Most debounce marks: they take effect when there was none for Quiet, and after Most at the latest, but not within Most after a pass
 	// that wrote something: however long changes come, that is one write in each Most.
 	Quiet, Most time.Duration
-	// Resync is how often all keys are looked at, with up to a fifth more by chance; First is when for the first time, by chance up to that, and 0
-	// for after Resync.
+	// Resync is how often all keys are looked at, with up to a fifth more by chance, and 0 for never; First is when for the first time, by chance
+	// up to that, and 0 for after Resync.
 	Resync, First time.Duration
 	// FirstRetry and LastRetry bound the waits after failures.
 	FirstRetry, LastRetry time.Duration
@@ -48,6 +48,10 @@ type Result struct {
 	// Next is when to look again, 0 for when there is a reason to. Failed says that the pass is to be tried again, later each time.
 	Next   time.Duration
 	Failed bool
+	// Due is when something is due by the clock, the zero time for never. From then on the key is passed over before those of which nothing is,
+	// until a pass that
+	// neither changes anything nor fails.
+	Due time.Time
 	// Wrote reports that something was changed.
 	Wrote bool
 }
@@ -65,7 +69,8 @@ type Loop struct {
 	first   time.Time  // of the marks that wait, zero for none
 	last    time.Time
 	wrote   time.Time
-	waiting map[string]bool // keys that are tried again later
+	waiting map[string]bool      // keys that are tried again later
+	dates   map[string]time.Time // when something is due of a key
 }
 
 // NewLoop makes a Loop that does nothing until it runs.
@@ -78,12 +83,45 @@ func NewLoop(o LoopOptions) *Loop {
 	if o.Chance == nil {
 		o.Chance = chance
 	}
-	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}}
+	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}, dates: map[string]time.Time{}}
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: o.Name, Clock: o.Clock, Queue: &order{workqueue.DefaultQueue[string](), l.overdue}})
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: o.Name, Clock: o.Clock},
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: o.Name, Clock: o.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[string]{Name: o.Name, Clock: o.Clock, Queue: ordered},
+		)},
 	)
 	return l
+}
+
+// order is that of the keys that wait: as they came, but those of which something is due first.
+type order struct {
+	workqueue.Queue[string]
+
+	due func(key string) bool
+}
+
+// Pop implements workqueue.Queue.
+func (o *order) Pop() (first string) {
+	for range o.Len() { // once around, so that the others stay in their order
+		if key := o.Queue.Pop(); first == "" && o.due(key) {
+			first = key
+		} else {
+			o.Push(key)
+		}
+	}
+	if first == "" {
+		first = o.Queue.Pop()
+	}
+	return first
+}
+
+// overdue reports that something is due of a key.
+func (l *Loop) overdue(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, known := l.dates[key]
+	return known && !l.o.Clock.Now().Before(at)
 }
 
 // Add asks for a pass over a key now; AddAfter later.
@@ -136,7 +174,9 @@ func (l *Loop) Run(ctx context.Context, synced ...cache.InformerSynced) {
 			}
 		})
 	}
-	workers.Go(func() { l.resync(ctx) })
+	if l.o.Resync > 0 {
+		workers.Go(func() { l.resync(ctx) })
+	}
 	for {
 		due, wait := l.due()
 		if due {
@@ -200,6 +240,13 @@ func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	l.mu.Lock()
 	if r.Wrote {
 		l.wrote = l.o.Clock.Now()
+	}
+	switch {
+	case r.Wrote, r.Failed: // what is due is under way
+	case r.Due.IsZero():
+		delete(l.dates, key)
+	default:
+		l.dates[key] = r.Due
 	}
 	delete(l.waiting, key)
 	if r.Failed {

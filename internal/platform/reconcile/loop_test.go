@@ -109,6 +109,42 @@ func TestWakeTriesWhatFailed(t *testing.T) {
 	})
 }
 
+// What is due by the clock is passed over first, until a pass has nothing more to do; all else is as it came.
+func TestWhatIsDueGoesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		results := map[string]reconcile.Result{"due": {Wrote: true, Next: 1}}
+		o := reconcile.LoopOptions{Clock: clock.RealClock{}, FirstRetry: time.Hour, LastRetry: time.Hour}
+		o.Pass = func(_ context.Context, key string) reconcile.Result {
+			order = append(order, key)
+			result := results[key]
+			delete(results, key)
+			return result
+		}
+		l := reconcile.NewLoop(o)
+		l.Requeue(t.Context(), "later", reconcile.Result{Due: time.Now().Add(time.Hour)})
+		l.Requeue(t.Context(), "due", reconcile.Result{Due: time.Now()})
+		l.Requeue(t.Context(), "fails", reconcile.Result{Due: time.Now()})
+		l.Requeue(t.Context(), "fails", reconcile.Result{Failed: true})
+		for _, key := range []string{"a", "later", "b", "due", "fails"} {
+			l.Add(key)
+		}
+		go l.Run(t.Context())
+		wait(time.Second)
+		if want := []string{"due", "fails", "a", "later", "b", "due"}; !slices.Equal(order, want) {
+			t.Errorf("passed over %v, want %v", order, want)
+		}
+		order = nil
+		l.Add("a")
+		l.Add("due")
+		wait(time.Second)
+		if want := []string{"a", "due"}; !slices.Equal(order, want) {
+			t.Errorf("nothing is due any more: passed over %v, want %v", order, want)
+		}
+	})
+}
+
 // Drain lets what has begun end, and nothing begin.
 func TestDrain(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,8 @@ type Plan[N comparable, S, M any] struct {
 	Memory *M
 	// Next is when to look again, 0 for when there is a reason to.
 	Next time.Duration
+	// Due is when something is due by the clock, see [Result].
+	Due time.Time
 	// Notes are what people have to be told while it holds.
 	Notes []Note
 }

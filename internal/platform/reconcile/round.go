@@ -84,6 +84,13 @@ type Round[W any, N comparable, S fmt.Stringer, M any] struct {
 	again error // what is tried again
 }
 
+// Fail takes in what went wrong in the report: the round is made again. A conflict is no failure, nor is that what it is about is gone.
+func (r *Round[W, N, S, M]) Fail(err error) {
+	if o := OutcomeOf(err); o != Conflict && o != Gone {
+		r.again, r.Err = errors.Join(r.again, err), errors.Join(r.Err, err)
+	}
+}
+
 // Applied is a step and what came of it.
 type Applied[S any] struct {
 	Step    S
@@ -303,7 +310,7 @@ func (r *Runner[W, N, S, M]) say(key string, notes []Note, complete bool) {
 
 // result says when the next round is due.
 func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
-	out := Result{Next: done.Plan.Next}
+	out := Result{Next: done.Plan.Next, Due: done.Plan.Due}
 	for _, a := range done.Applied {
 		out.Wrote = out.Wrote || a.Outcome == Done
 	}

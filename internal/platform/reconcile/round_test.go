@@ -160,6 +160,21 @@ func TestRound(t *testing.T) {
 	}
 }
 
+// What goes wrong in the report makes the round again, as what goes wrong in a step does; a conflict is no failure.
+func TestAReportThatFails(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[reconcile.Result]error{
+		{Failed: true}:    errors.New("broken"),
+		{Next: time.Hour}: apierrors.NewConflict(schema.GroupResource{}, "x", nil),
+	} {
+		report := func(_ context.Context, r *reconcile.Round[*scene, string, step, string]) { r.Fail(err) }
+		r, _ := runner(options{Report: report}, nil, func(*scene) plan { return plan{Next: time.Hour} })
+		if got := r.Once(t.Context(), "key"); got != want {
+			t.Errorf("%v: result %+v, want %+v", err, got, want)
+		}
+	}
+}
+
 // Independent subjects and needs are worked on side by side, up to the bound; steps of one subject keep their order.
 func TestSideBySide(t *testing.T) {
 	t.Parallel()
