@@ -44,7 +44,7 @@ func journeys() []journey {
 			[]string{api + "Droplet", "internal/docloud/outofservice.judge", "(*internal/docloud/shutdowns.Controller).patch"},
 		},
 		{
-			"reflector-reconcile", "one reconcile of a RouteReflectorTopology, without its plan", reflectors + "Reconcile",
+			"reflector-reconcile", "one reconcile of a RouteReflectorTopology, without its plan", reflectors + "runner",
 			[]string{reflectors + "observeCalico", reflectors + "observeNodes", "internal/routereflector.Make", reflectors + "changeNode", reflectors + "report"},
 		},
 		{

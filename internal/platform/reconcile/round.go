@@ -317,12 +317,16 @@ func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
 	if done.Err == nil {
 		return out
 	}
+	log := r.o.Log
+	if done.Key != Only {
+		log = log.WithValues("key", done.Key)
+	}
 	if o := OutcomeOf(done.again); o == Conflict || o == Gone {
-		r.o.Log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())
+		log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())
 		out.Next = r.o.FirstRetry
 		return out
 	}
-	r.o.Log.Error(done.Err, r.o.Failure)
+	log.Error(done.Err, r.o.Failure)
 	wait := time.Duration(0)
 	if r.o.NotBefore != nil {
 		wait = r.o.NotBefore(done.again).Sub(r.o.Clock.Now())

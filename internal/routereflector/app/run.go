@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/logging/logrusbridge"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 )
 
@@ -53,7 +54,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"How long to wait for confd and BIRD after a change before the sessions of reflectors are read; 1s to 5m.")
 	fs.DurationVar(&o.timing.Coalesce, "coalesce-period", o.timing.Coalesce, "How long events are collected before a plan is made; 10ms to 1m.")
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync,
-		"The time between plans while nothing happens, from the cache; 1s to 1h.")
+		"The time between plans while nothing happens, and up to a fifth more, from the cache; 1s to 1h.")
 }
 
 func (o *options) validate() error {
@@ -95,6 +96,7 @@ func operate(ctx context.Context, o *options) error {
 	if err := o.endpoint(os.Getenv, config); err != nil {
 		return err
 	}
+	config.Wrap(outputs.Guard)
 	store, err := openDatastore(ctx, log, where, config)
 	if err != nil {
 		return err
@@ -156,7 +158,7 @@ func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop cont
 	r := &controller.Reconciler{
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: served, Workloads: workloads,
 		Events: mgr.GetEventRecorder(Component), Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{},
-		Timing: o.timing, Stop: func(err error) { stop(err) },
+		Timing: o.timing, Stop: stop,
 	}
 	return r.SetupWithManager(mgr)
 }

@@ -4,33 +4,24 @@
 package controller
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/go-logr/logr"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -65,196 +56,179 @@ type Reconciler struct {
 	// Events records Events; nil for none.
 	Events  events.EventRecorder
 	Metrics *Metrics
-	Clock   clock.PassiveClock
+	Clock   clock.WithTicker
 	Timing  Timing
 	// Stop ends the program with an error that only a new start can cure.
 	Stop func(error)
 
-	mu       sync.Mutex // guards memories
+	log logr.Logger
+	// memories are by topology; the one worker uses them.
 	memories map[string]*memory
 }
 
+// runner runs the rounds of topologies.
+type runner = reconcile.Runner[*scene, need, step, saved]
+
+// runner says what a round of a topology consists of.
+func (r *Reconciler) runner() *runner {
+	r.memories = map[string]*memory{}
+	return reconcile.New(reconcile.Options[*scene, need, step, saved]{
+		LoopOptions: reconcile.LoopOptions{
+			Name: "routereflectortopology", Clock: r.Clock, Keys: r.topologies, Quiet: r.Timing.Coalesce, Most: r.Timing.Coalesce, Resync: r.Timing.Resync,
+			FirstRetry: r.Timing.Coalesce, LastRetry: time.Minute,
+		},
+		Log: r.log, Failure: "Route reflectors are not as the topology wants them, will try again", Time: longest, Writes: r.Calico.Writes(),
+		Observe: r.observe, Plan: r.plan, Satisfy: r.look, Save: r.report, Subject: subject, Apply: r.apply, Report: r.conclude,
+	})
+}
+
+// longest is how long a round may take: one moves many clients, each with a write.
+const longest = 10 * time.Minute
+
 // SetupWithManager makes the controller run in the manager, one round at a time.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	skip := true // tests run several in one process
-	c, err := ctrlcontroller.New("routereflectortopology", mgr, ctrlcontroller.Options{
-		Reconciler: r, MaxConcurrentReconciles: 1, SkipNameValidation: &skip,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.Coalesce/2, time.Minute),
-	})
-	if err != nil {
-		return fmt.Errorf("making the controller: %w", err)
-	}
-	for _, kind := range r.Calico.Informers() {
-		if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), kind, r.wake())); err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-	}
-	return c.Watch(source.Func(func(ctx context.Context, q queue) error {
-		r.Calico.OnChange(func() {
-			if ctx.Err() == nil {
-				r.wakeAll(ctx, q)
+	r.log = mgr.GetLogger()
+	run := r.runner()
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		var synced []cache.InformerSynced
+		for _, kind := range r.Calico.Informers() {
+			informer, err := mgr.GetCache().GetInformer(ctx, kind)
+			if err == nil {
+				_, err = informer.AddEventHandler(wake(run))
 			}
-		})
+			if err != nil {
+				return fmt.Errorf("watching %T: %w", kind, err)
+			}
+			synced = append(synced, informer.HasSynced)
+		}
+		r.Calico.OnChange(run.Mark)
+		run.Run(ctx, synced...)
 		return nil
 	}))
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// wakeAll lets every topology have a round a little later, so that many events make one. No event is in more of a hurry: a BGPPeer that is deleted or edited by
-// hand must not be put back before every BIRD has taken that up. One that has not refuses those that have, and waits for longer (measured: 8.2 s instead of 4 to 5).
-func (r *Reconciler) wakeAll(ctx context.Context, q queue) {
-	var topologies v1alpha1.RouteReflectorTopologyList
-	if err := r.Reader.List(ctx, &topologies); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Reading RouteReflectorTopologies")
-		return
+// topologies are the names of all.
+func (r *Reconciler) topologies() (names []string) {
+	var all v1alpha1.RouteReflectorTopologyList
+	if err := r.Reader.List(context.Background(), &all); err != nil { // of the informers, there is nothing to wait for
+		r.log.Error(err, "Reading RouteReflectorTopologies")
 	}
-	for _, t := range topologies.Items {
-		q.AddAfter(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}}, r.Timing.Coalesce)
+	for _, t := range all.Items {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// wake wakes all topologies a little later on what informers report, if it can change a plan, so that many events make one round. No event is in more of a
+// hurry: a BGPPeer that is deleted or edited by hand must not be put back before every BIRD has taken that up. One that has not refuses those that have, and
+// waits for longer (measured: 8.2 s instead of 4 to 5).
+func wake(run *runner) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { run.Mark() },
+		UpdateFunc: func(before, after any) {
+			if !reflect.DeepEqual(relevant(before), relevant(after)) {
+				run.Mark()
+			}
+		},
+		DeleteFunc: func(gone any) {
+			if last, unseen := gone.(cache.DeletedFinalStateUnknown); unseen {
+				gone = last.Obj
+			}
+			if t, ok := gone.(*v1alpha1.RouteReflectorTopology); ok {
+				run.Add(t.Name) // its own round forgets it
+			}
+			run.Mark()
+		},
 	}
 }
 
-// wake wakes all topologies on what informers tell, if it can change a plan.
-func (r *Reconciler) wake() handler.TypedEventHandler[client.Object, reconcile.Request] {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { r.wakeAll(ctx, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if relevant(e.ObjectOld, e.ObjectNew) {
-				r.wakeAll(ctx, q)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if t, ok := e.Object.(*v1alpha1.RouteReflectorTopology); ok {
-				// Its own round forgets it.
-				q.Add(reconcile.Request{NamespacedName: apitypes.NamespacedName{Name: t.Name}})
-			}
-			r.wakeAll(ctx, q)
-		},
-	}
-}
-
-// relevant reports whether an update can change a plan: of Nodes most are heartbeats, of topologies many are our own reports.
-func relevant(before, after client.Object) bool {
-	switch is := after.(type) {
+// relevant is what of an object can change a plan: of Nodes most updates are heartbeats, of topologies many are our own reports.
+func relevant(object any) any {
+	switch is := object.(type) {
 	case *corev1.Node:
-		was, ok := before.(*corev1.Node)
-		if !ok {
-			return true
-		}
-		a, b := routereflector.NodeFrom(was, 0, 0), routereflector.NodeFrom(is, 0, 0)
-		a.ResourceVersion, b.ResourceVersion = "", ""
-		return !reflect.DeepEqual(a, b)
+		n := routereflector.NodeFrom(is, 0, 0)
+		n.ResourceVersion = ""
+		return n
 	case *v1alpha1.RouteReflectorTopology:
-		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil ||
-			!slices.Equal(before.GetFinalizers(), after.GetFinalizers()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
+		return []any{is.Generation, is.DeletionTimestamp != nil, is.Finalizers, is.Annotations}
+	case client.Object:
+		return is.GetResourceVersion()
 	}
-	return before.GetResourceVersion() != after.GetResourceVersion()
+	return object
 }
 
-// Reconcile is one round of one topology.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	next, err := r.round(ctx, request.Name)
-	switch {
-	case err == nil:
-		return reconcile.Result{RequeueAfter: next}, nil
-	case errors.Is(err, calico.ErrNotSynced):
-		logr.FromContextOrDiscard(ctx).V(1).Info("Waiting for Calico's datastore", "because", err.Error())
-		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
-	case errors.Is(err, calico.ErrConflict):
-		// The informers will tell. If it was somebody else's write that they have shown already, the next round finds out.
-		logr.FromContextOrDiscard(ctx).V(1).Info("Deciding again", "because", err.Error())
-		return reconcile.Result{RequeueAfter: r.Timing.Coalesce}, nil
-	case calico.NotServed(err) || meta.IsNoMatchError(err):
-		if moved := r.Calico.Rediscover(ctx); errors.Is(moved, calico.ErrGroupMoved) && r.Stop != nil {
-			r.Stop(moved)
-		}
-	}
-	return reconcile.Result{}, err
+// need is what may have to be read live before a plan is believed.
+type need string
+
+const (
+	// theNodes ends a doubt whether Nodes are gone ([routereflector.Plan.Confirm]).
+	theNodes need = "which Nodes there are"
+	// theLabels is read before a reflector is taken for somebody else's for the first time, or an entry of the record is given up: the informers of Nodes
+	// and of topologies do not show the same moment. If they are behind, it is a conflict, and the next round decides.
+	theLabels need = "who is labeled as a reflector"
+)
+
+// saved is what a plan remembers before its first step: the outcome in the topology's status, where the next process finds it, and what can be lost in memory.
+type saved struct {
+	*scene
+
+	outcome outcome
+	memory  memory
 }
 
-func (r *Reconciler) memory(name string) *memory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.memories == nil {
-		r.memories = map[string]*memory{}
+// plan decides what else is read, what is reported, and what is written now: at most one step of what package routereflector plans, or several that are
+// about one client each.
+func (r *Reconciler) plan(s *scene) (p reconcile.Plan[need, step, saved]) {
+	if s.unsynced {
+		p.Next = r.Timing.Poll
 	}
-	m := r.memories[name]
-	if m == nil {
-		m = &memory{done: r.Clock.Now()}
-		r.memories[name] = m
+	if s.memory == nil || s.exiting() && !s.held() { // nothing was ever done for it
+		return p
 	}
-	return m
-}
-
-func (r *Reconciler) forget(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.memories, name)
-	r.Metrics.forget(name)
-}
-
-// round observes, plans, reports, asks, and carries out at most one step, or several that are about one client each. It returns the time
-// until the next round.
-func (r *Reconciler) round(ctx context.Context, name string) (time.Duration, error) {
-	s, err := r.observe(ctx, name)
-	if err != nil {
-		return 0, err
+	made, m := routereflector.Make(s.world), *s.memory
+	if made.Confirm && !s.looked[theNodes] {
+		p.Needs = []need{theNodes}
+		return p
 	}
-	if s == nil {
-		r.forget(name)
-		return 0, nil
+	if m.meet(made) && !s.looked[theLabels] {
+		p.Needs = []need{theLabels}
+		return p
 	}
-	if s.topology.DeletionTimestamp != nil && !slices.Contains(s.topology.Finalizers, Finalizer) {
-		return 0, nil // nothing was ever done for it
-	}
-	m := r.memory(name)
-	m.catchUp(s)
-	m.enter(s)
-	s.world.Suspects, s.world.Promoted = m.suspects(s, r.Timing.Resync), m.justPromoted(s)
-	plan, err := r.plan(ctx, s)
-	if err != nil {
-		return 0, err
-	}
-	if err := r.doubt(ctx, s, m, plan); err != nil {
-		return 0, err
-	}
-	m.prove(s, plan)
-	o := decide(s, m, plan)
+	m.prove(s, made)
+	o := decide(s, &m, made)
 	o.silent, o.silentCount = m.silent(s, r.Timing.Settle)
 	m.begin(o, s.world.Now)
-	later, err := r.report(ctx, s, m, o)
-	if err != nil {
-		return 0, err
+	if freeze(made) != nil {
+		m.talk(s.world.Now, nil) // not even our own questions are cleared away now
+	} else {
+		p.Steps, p.Next = r.steps(s, &m, o)
 	}
-	if freeze(plan) != nil {
-		m.talk(s.world.Now, nil)
-		return r.Timing.Resync, nil // not even our own questions are cleared away now
-	}
-	return r.proceed(ctx, s, m, o, later)
+	p.Memory = &saved{s, o, m}
+	return p
 }
 
-// proceed asks and carries out, with the finalizer put on before the first write and taken away after the last. later is when a report is due.
-func (r *Reconciler) proceed(ctx context.Context, s *scene, m *memory, o outcome, later time.Duration) (time.Duration, error) {
-	plan, exiting, held := o.permitted(), s.topology.DeletionTimestamp != nil, slices.Contains(s.topology.Finalizers, Finalizer)
-	if (busy(plan) || o.act && owns(plan)) && !exiting && !held {
-		return r.Timing.Coalesce, r.hold(ctx, s, m, true)
+// steps lists what is written now, with the finalizer put on before all and taken away after all. It returns the time until the next round.
+func (r *Reconciler) steps(s *scene, m *memory, o outcome) (steps []step, next time.Duration) {
+	plan := o.permitted()
+	if (busy(plan) || o.act && owns(plan)) && !s.exiting() && !s.held() {
+		return []step{finalizer(true)}, r.Timing.Coalesce
 	}
-	next, err := r.carryOut(ctx, s, m, plan)
-	if err != nil || next > 0 {
-		return next, err
+	m.trouble = ""
+	switch changes := m.changes(s, plan); {
+	case len(changes) > 0 && plan.Steps[0].Kind == routereflector.MeshOn: // no request that fails, or that has to wait, holds up the mesh
+		steps = append(changes, r.requests(s, m, plan, "requests")...)
+	default:
+		steps = append(r.requests(s, m, plan, ""), changes...)
 	}
-	if exiting && o.act {
-		return 0, r.release(ctx, s, m)
+	switch {
+	case busy(plan) || len(s.statuses) > 0:
+		return steps, r.Timing.Poll
+	case s.exiting() && o.act:
+		return []step{finalizer(false)}, r.Timing.Coalesce
+	case !s.podsRead:
+		return nil, r.Timing.Poll
 	}
-	return r.idle(s, later), nil
-}
-
-// idle is the time until the next round while nothing is under way: sooner if a report waits, and at once when pods have been read.
-func (r *Reconciler) idle(s *scene, later time.Duration) time.Duration {
-	if !s.podsRead {
-		return r.Timing.Poll
-	}
-	return min(cmp.Or(later, r.Timing.Resync), r.Timing.Resync)
+	return nil, 0
 }
 
 // busy reports that there is something to do or to ask.
@@ -266,35 +240,27 @@ func owns(plan routereflector.Plan) bool {
 	return slices.ContainsFunc(plan.Reflectors, func(r routereflector.Reflector) bool { return r.Role != routereflector.RoleJoining })
 }
 
-// carryOut asks who must be asked and carries out the steps that wait for nothing. It returns 0 if nothing is under way.
-func (r *Reconciler) carryOut(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) (next time.Duration, err error) {
-	if busy(plan) {
-		if err := r.Calico.Claim(ctx, s.view, s.world.Binding); err != nil {
-			return 0, m.failed(err)
-		}
+// changes lists the first step, if it waits for nothing, and those after it that need not wait for it ([routereflector.Plan.AtOnce]).
+func (m *memory) changes(s *scene, plan routereflector.Plan) (out []step) {
+	if len(plan.Steps) == 0 || plan.Waiting != "" || m.repeats(plan.Steps[0], s.world.Now) {
+		return nil
 	}
-	due := len(plan.Steps) > 0 && plan.Waiting == ""
-	if due && plan.Steps[0].Kind == routereflector.MeshOn && !m.repeats(plan.Steps[0], s.world.Now) {
-		// Nothing that a question may fail with holds up the mesh.
-		if err := r.steps(ctx, s, m, plan); err != nil {
-			return 0, m.failed(errors.Join(err, r.ask(ctx, s, m, plan)))
-		}
-		return r.Timing.Poll, m.failed(nil)
+	now := slices.DeleteFunc(slices.Clone(plan.Steps[:max(plan.AtOnce, 1)]), func(step routereflector.Step) bool { return m.repeats(step, s.world.Now) })
+	for _, step := range now {
+		out = append(out, change{step, now})
 	}
-	if err := r.ask(ctx, s, m, plan); err != nil {
-		return 0, m.failed(err)
+	return out
+}
+
+// meet remembers the labels of somebody else's, and reports whether there are new ones, or entries of the record are to be given up.
+func (m *memory) meet(plan routereflector.Plan) (fresh bool) {
+	seen := map[routereflector.Foreign]bool{}
+	fresh = len(plan.Stale) > 0
+	for _, f := range plan.Foreign {
+		seen[f], fresh = true, fresh || !m.foreign[f]
 	}
-	if due {
-		if m.repeats(plan.Steps[0], s.world.Now) {
-			return r.Timing.Poll, nil
-		}
-		return r.Timing.Poll, m.failed(r.steps(ctx, s, m, plan))
-	}
-	m.trouble = ""
-	if busy(plan) || len(s.statuses) > 0 {
-		return r.Timing.Poll, nil
-	}
-	return 0, nil
+	m.foreign = seen
+	return fresh
 }
 
 // lag is how long the informers are given to show what was written before it is tried again.
@@ -343,49 +309,4 @@ func (m *memory) begin(o outcome, now time.Time) {
 	case m.begun.IsZero():
 		m.begun = now
 	}
-}
-
-// failed remembers why a write failed, for the next report. That somebody else was faster is not a failure.
-func (m *memory) failed(err error) error {
-	m.trouble = ""
-	if err != nil && !errors.Is(err, calico.ErrConflict) {
-		m.trouble = err.Error()
-	}
-	return err
-}
-
-// steps carries out the first step, and those after it that need not wait for it ([routereflector.Plan.AtOnce]). Each is a write of its own,
-// on what the one before has left behind.
-func (r *Reconciler) steps(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
-	now := slices.DeleteFunc(slices.Clone(plan.Steps[:max(plan.AtOnce, 1)]), func(step routereflector.Step) bool { return m.repeats(step, s.world.Now) })
-	if err := r.record(ctx, s, m, slices.DeleteFunc(slices.Clone(now), func(step routereflector.Step) bool { return step.Kind == routereflector.Demote })); err != nil {
-		return err
-	}
-	for _, step := range now {
-		if err := r.step(ctx, s, m, step); err != nil {
-			return err
-		}
-		s.world = s.world.After(step)
-		if err := r.record(ctx, s, m, []routereflector.Step{step}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// step carries out one step and tells of it.
-func (r *Reconciler) step(ctx context.Context, s *scene, m *memory, step routereflector.Step) error {
-	err := r.apply(ctx, s, step)
-	r.Metrics.wrote(string(step.Kind), err)
-	if err != nil {
-		return err
-	}
-	now := r.Clock.Now()
-	r.Metrics.stepped(step.Kind, min(now.Sub(m.done), now.Sub(m.begun)))
-	m.carriedOut(step, now)
-	logr.FromContextOrDiscard(ctx).Info("Done", "step", step.String())
-	if reason := told(step.Kind); reason != "" {
-		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", step.Object, step.Reason))
-	}
-	return nil
 }

@@ -23,21 +23,23 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
 // Datastore is Calico's datastore, whichever of the two it is. Each write is one write, and holds only for what was seen: else the error is a
 // [calico.ConflictError], and nothing was written.
 type Datastore interface {
-	// Informers are the kinds of the API server that are watched.
+	// Informers are the kinds of the API server that are watched, Writes those that are written in a round.
 	Informers() []client.Object
+	Writes() []outputs.Write
 	// OnChange lets f be called, without delay, after changes that no informer tells of.
 	OnChange(f func())
 	// View is Calico's side of the cluster as it was last seen; it makes no request. Nodes are those of NodesFrom.
 	View(ctx context.Context) (calico.BGPView, error)
 	// NodesFrom makes the World's nodes and whose datastore it is.
 	NodesFrom(v calico.BGPView, kubernetes []corev1.Node, workloads map[string]int, as uint32) ([]routereflector.Node, *routereflector.Binding)
-	// Claim makes the datastore ours before the first write, where that is not so by itself.
+	// Claim makes the datastore ours before the first write, where that is not so by itself, and notes so in b.
 	Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error
 	// DatastoreReady asks live whether the datastore may be written to.
 	DatastoreReady(ctx context.Context) (bool, error)
@@ -67,6 +69,9 @@ type KubernetesDatastore struct {
 
 // Informers implements Datastore.
 func (d *KubernetesDatastore) Informers() []client.Object { return Informers() }
+
+// Writes implements Datastore.
+func (d *KubernetesDatastore) Writes() []outputs.Write { return writes(Rights()) }
 
 // OnChange implements Datastore: informers tell of everything.
 func (d *KubernetesDatastore) OnChange(func()) {}
@@ -182,6 +187,9 @@ func EtcdCacheOptions() cache.Options {
 // Informers implements Datastore.
 func (d *EtcdDatastore) Informers() []client.Object { return EtcdInformers() }
 
+// Writes implements Datastore.
+func (d *EtcdDatastore) Writes() []outputs.Write { return writes(EtcdRights()) }
+
 // View implements Datastore.
 func (d *EtcdDatastore) View(context.Context) (calico.BGPView, error) { return d.BGPEtcd.View() }
 
@@ -214,7 +222,11 @@ func (d *EtcdDatastore) Claim(ctx context.Context, v calico.BGPView, b *routeref
 	if b == nil || b.Recorded != "" || info == nil {
 		return nil
 	}
-	return d.Bind(ctx, info)
+	if err := d.Bind(ctx, info); err != nil {
+		return err
+	}
+	b.Recorded = b.Cluster
+	return nil
 }
 
 // Unchanged implements Datastore. The roles that count are those of the nodes: what the round itself has written since the view is not a surprise.

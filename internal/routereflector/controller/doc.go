@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller keeps a cluster's BGP route reflectors as its RouteReflectorTopologies want them: it observes, lets package routereflector
-// plan, carries out at most one step of the plan, and reports.
+// Package controller keeps a cluster's BGP route reflectors as its RouteReflectorTopologies want them. Its rounds are those of package reconcile: it observes, lets
+// package routereflector plan, reports, carries out at most one step of the plan, or several that are about one client each, and asks nodes for their sessions.
 //
-//	informers ── observe.go ──► World ── routereflector.Make ──► Plan ── apply.go ──► one write
-//	                 ▲                                             │ └─── report.go ──► status, Events, metrics
-//	CalicoNodeStatus └────────────── sessions.go ◄── witnesses ────┘
+//	informers ── observe.go ──► World ── routereflector.Make ──► Plan ── report.go ──► status, Events ──► apply.go ──► writes
+//	                 ▲            live reads that it needs ◄──────┘ └── witnesses ──► sessions.go ──► CalicoNodeStatuses ──┐
+//	                 └─────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Nothing that matters is kept in memory: after each write, and after each restart, the plan is made again from what the cluster holds. What is
-// kept is when something was first seen, to measure time-outs, and what reflectors said a moment ago, which is asked again if it is lost.
+// What the next process must know is in the topology's status, which is written before the first step. What is kept in memory can be lost: since when something
+// has been seen, to measure time-outs, what reflectors said a moment ago, which is asked again, and what was written and informers may not show yet.
 package controller

@@ -148,19 +148,19 @@ func TestFrozenAcrossARestart(t *testing.T) {
 
 // ahead is a clock that can be set forward.
 type ahead struct {
-	clock.PassiveClock
+	clock.WithTicker
 	by atomic.Int64
 }
 
 // Now implements clock.PassiveClock.
-func (a *ahead) Now() time.Time { return a.PassiveClock.Now().Add(time.Duration(a.by.Load())) }
+func (a *ahead) Now() time.Time { return a.WithTicker.Now().Add(time.Duration(a.by.Load())) }
 
 // Half of the Nodes vanish: nothing is written for minutes. Then a list of the API server is asked for, and what it says is believed: nobody
 // is needed.
 func TestNodesVanish(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 9)
-	now := &ahead{PassiveClock: clock.RealClock{}}
+	now := &ahead{WithTicker: clock.RealClock{}}
 	p := s.start(func(r *Reconciler, _ *tap) { r.Clock = now })
 	s.create("main", "redundancy: 2")
 	s.await("main", v1alpha1.PhaseReady)
@@ -405,7 +405,7 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 	s.label(nodeName(1), v1alpha1.ReflectorLabel, `"main"`)
 	topology = s.topology(topology.Name)
 	r := &Reconciler{Calico: &KubernetesDatastore{Live: s.client}, Client: s.client, Metrics: NewMetrics(prometheus.NewRegistry())}
-	err := r.release(t.Context(), &scene{topology: topology}, &memory{})
+	err := r.hold(t.Context(), &scene{topology: topology, memory: &memory{}}, false)
 	if !errors.Is(err, calico.ErrConflict) || !strings.Contains(err.Error(), "node-0001") {
 		t.Errorf("the error is %v", err)
 	}
@@ -413,7 +413,7 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 		t.Errorf("the finalizers are %v", got)
 	}
 	s.label(nodeName(1), v1alpha1.ReflectorLabel, "null")
-	if err := r.release(t.Context(), &scene{topology: topology}, &memory{}); err != nil {
+	if err := r.hold(t.Context(), &scene{topology: topology, memory: &memory{}}, false); err != nil {
 		t.Error(err)
 	}
 	if got := s.topology("main").Finalizers; len(got) != 0 {

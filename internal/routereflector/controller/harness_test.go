@@ -34,6 +34,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -58,6 +59,8 @@ type stage struct {
 	sim    *calicostatus.Simulator
 	// etcd is Calico's datastore where that is etcdv3, else nil.
 	etcd *testkit.Etcd
+	// narrow wraps what operators use, nil for nothing.
+	narrow func(Datastore) Datastore
 }
 
 // timing is [DefaultTiming] in haste. The simulator is quicker still.
@@ -242,6 +245,7 @@ func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
 	p := &process{cancel: cancel, done: make(chan struct{}), tap: &tap{die: cancel}, metrics: prometheus.NewRegistry()}
 	config := rest.CopyConfig(s.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return p.tap.over(next) })
+	config.Wrap(outputs.Guard)
 	r := &Reconciler{Timing: timing(), Clock: clock.RealClock{}, Metrics: NewMetrics(p.metrics)}
 	for _, f := range configure {
 		f(r, p.tap)
@@ -252,6 +256,9 @@ func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
 		if err := mgr.Add(r.Workloads); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+	if s.narrow != nil {
+		r.Calico = s.narrow(r.Calico)
 	}
 	if err := r.SetupWithManager(mgr); err != nil {
 		s.t.Fatal(err)

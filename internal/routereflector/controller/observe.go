@@ -6,7 +6,9 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -110,19 +113,32 @@ type scene struct {
 	statuses []calicov3.CalicoNodeStatus
 	// moment is the World's.
 	moment routereflector.Moment
+	// memory is the topology's.
+	memory *memory
+	// looked are the needs that were read live in this round, changed reports that a step was carried out in it.
+	looked  map[need]bool
+	changed bool
+	// later is when a status is due that is not written yet.
+	later time.Duration
+	// unsynced reports that Calico's datastore has not been read yet.
+	unsynced bool
 	// podsRead is false while the topology needs to know which pods run where, and that has not been read.
 	podsRead bool
 	// unread are sentences about Calico's objects that could not be read.
 	unread []string
 }
 
-// observe reads everything from the informers; it makes no request. The scene has no sightings yet. It is nil if there is no such topology.
+// exiting reports that the topology is being deleted, and held that it has the finalizer.
+func (s *scene) exiting() bool { return s.topology.DeletionTimestamp != nil }
+func (s *scene) held() bool    { return slices.Contains(s.topology.Finalizers, Finalizer) }
+
+// observe reads everything from the informers; it makes no request. The scene has no topology if there is none of that name.
 func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 	var topologies v1alpha1.RouteReflectorTopologyList
 	if err := r.Reader.List(ctx, &topologies); err != nil {
 		return nil, fmt.Errorf("reading RouteReflectorTopologies: %w", err)
 	}
-	s := &scene{world: routereflector.World{Now: r.Clock.Now(), MeshStays: r.Timing.MeshStays}}
+	s := &scene{world: routereflector.World{Now: r.Clock.Now(), MeshStays: r.Timing.MeshStays}, looked: map[need]bool{}}
 	for i := range topologies.Items {
 		if topologies.Items[i].Name == name {
 			s.topology = &topologies.Items[i]
@@ -133,15 +149,27 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 		s.world.Others = append(s.world.Others, topologies.Items[i])
 	}
 	if s.topology == nil {
-		return nil, nil
+		return s, nil
 	}
-	if err := r.observeCalico(ctx, s); err != nil {
+	if err := r.observeCalico(ctx, s); errors.Is(err, calico.ErrNotSynced) {
+		r.log.V(1).Info("Waiting for Calico's datastore", "because", err.Error())
+		s.unsynced = true
+		return s, nil
+	} else if err != nil {
 		return nil, err
 	}
 	if err := r.observeNodes(ctx, s); err != nil {
 		return nil, err
 	}
-	s.recognize()
+	m := r.memories[name]
+	if m == nil {
+		m = &memory{done: s.world.Now}
+		r.memories[name] = m
+	}
+	s.memory = m
+	m.catchUp(s)
+	m.enter(s)
+	s.world.Suspects, s.world.Promoted = m.suspects(s, r.Timing.Resync), m.justPromoted(s)
 	return s, nil
 }
 
@@ -179,6 +207,30 @@ func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
 	as := routereflector.ASNumberFrom(s.configuration)
 	s.world.Nodes, s.world.Binding = r.Calico.NodesFrom(s.view, nodes.Items, workloads, as)
 	return nil
+}
+
+// look reads live what a plan needs.
+func (r *Reconciler) look(ctx context.Context, s *scene, n need) (reconcile.Learned, error) {
+	same, object := true, "RouteReflectorTopology "+s.topology.Name
+	if n == theNodes {
+		live := &metav1.PartialObjectMetadataList{}
+		live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := r.Live.List(ctx, live); err != nil {
+			return nil, fmt.Errorf("reading again which Nodes there are: %w", err)
+		}
+		is := map[types.UID]bool{}
+		for i := range live.Items {
+			is[live.Items[i].UID] = true
+		}
+		same, object = maps.Equal(is, s.nodes), "Nodes"
+	}
+	if same {
+		err := r.Calico.Unchanged(ctx, s.view, s.world.Nodes, object)
+		if same = err == nil; !same && (n == theLabels || !errors.Is(err, calico.ErrConflict)) {
+			return nil, asOutcome(err)
+		}
+	}
+	return func() { s.looked[n], s.world.Confirmed = true, s.world.Confirmed || n == theNodes && same }, nil
 }
 
 // sighting reads a CalicoNodeStatus of ours. Its time is that of the object's creation or of calico-node's last write, whichever is later: the

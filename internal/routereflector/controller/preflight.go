@@ -11,8 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,10 +31,8 @@ func Preflight(ctx context.Context, config *rest.Config, scheme *runtime.Scheme,
 		if err != nil {
 			return err
 		}
-		list, err := listOf(scheme, gvk)
-		if err != nil {
-			return err
-		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		switch err := live.List(ctx, list, client.Limit(1)); {
 		case err == nil:
 		case meta.IsNoMatchError(err) && gvk.Group == v1alpha1.GroupVersion.Group:
@@ -48,19 +46,6 @@ func Preflight(ctx context.Context, config *rest.Config, scheme *runtime.Scheme,
 		}
 	}
 	return nil
-}
-
-func listOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList, error) {
-	gvk.Kind += "List"
-	object, err := scheme.New(gvk)
-	if err != nil {
-		return nil, err
-	}
-	list, ok := object.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%s is not a list", gvk)
-	}
-	return list, nil
 }
 
 // unreachable names the API server, and leaves out the request that happened to be the first.

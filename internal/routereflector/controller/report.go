@@ -4,19 +4,22 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -142,35 +145,56 @@ func blocked(plan routereflector.Plan) *routereflector.Refusal {
 	return &plan.Refusals[0]
 }
 
-// report writes the status if it says something new. Its resourceVersion is a precondition: of two that believe to lead, one fails here before
-// each step.
-func (r *Reconciler) report(ctx context.Context, s *scene, m *memory, o outcome) (later time.Duration, err error) {
-	was := s.topology.Status
-	is := statusOf(s, o)
-	r.Metrics.observe(s, o, is)
+// report remembers what a round decided, and writes the status if it says something new. Its resourceVersion is a precondition: of two that believe to lead,
+// one fails here before each step.
+func (r *Reconciler) report(ctx context.Context, out saved) error {
+	s, m, was := out.scene, out.scene.memory, out.topology.Status
+	is := statusOf(s, out.outcome)
+	r.Metrics.observe(s, out.outcome, is)
+	*m = out.memory
 	if equality.Semantic.DeepEqual(was, is) {
-		return 0, nil
+		return nil
 	}
-	if wait := patience(was, is) - s.world.Now.Sub(m.reported); wait > 0 {
-		return wait, nil
+	if s.later = max(patience(was, is)-s.world.Now.Sub(m.reported), 0); s.later > 0 {
+		return nil
 	}
 	object := s.topology.DeepCopy()
 	object.Status = is
-	err = r.Client.Status().Update(ctx, object)
-	r.Metrics.wrote("Status", err)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return 0, &calico.ConflictError{Key: "RouteReflectorTopology " + s.topology.Name, Detail: err.Error()}
+	if err := r.wrote(s, "Status", "writing the status of", object, r.Client.Status().Update(ctx, object)); err != nil {
+		m.trouble = out.outcome.trouble
+		return err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("writing the status of RouteReflectorTopology %s: %w", s.topology.Name, err)
-	}
-	// What was written is what later writes of this round are based on.
-	m.wrote(s.topology.ResourceVersion, object)
-	s.topology = object
 	m.reported = s.world.Now
 	r.announce(object, was, is)
 	r.announceRecord(object, was.Record, is.Record)
-	return 0, nil
+	return nil
+}
+
+// conclude ends a round: the next report says why a write failed, unless somebody else was faster, and a topology that is gone is forgotten.
+func (r *Reconciler) conclude(ctx context.Context, done *reconcile.Round[*scene, need, step, saved]) {
+	if calico.NotServed(done.Err) || meta.IsNoMatchError(done.Err) {
+		if moved := r.Calico.Rediscover(ctx); errors.Is(moved, calico.ErrGroupMoved) && r.Stop != nil {
+			r.Stop(moved)
+		}
+	}
+	s := done.World
+	if s != nil && s.topology == nil {
+		delete(r.memories, done.Key)
+		r.Metrics.forget(done.Key)
+		return
+	}
+	var failed []error
+	for _, a := range done.Applied {
+		if a.Outcome != reconcile.Conflict && a.Outcome != reconcile.Gone {
+			failed = append(failed, a.Err)
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		s.memory.trouble = err.Error()
+	}
+	if s != nil {
+		done.Plan.Next = cmp.Or(done.Plan.Next, s.later)
+	}
 }
 
 // patience is how long after one status the next may be written: at once if it says what a person acts on, later if it only says how far things
@@ -390,27 +414,11 @@ const (
 	eventMeshDisabled = "MeshDisabled"
 )
 
-// told are the reasons of the Events of steps, "" for steps of which there is none.
+// told are the reasons of the Events of steps, "" for steps of which there is none: of clients there is one for each, or two.
 func told(k routereflector.Kind) string {
-	switch k {
-	case routereflector.EnsurePeer:
-		return eventPeerWritten
-	case routereflector.RemovePeer:
-		return eventPeerRemoved
-	case routereflector.Promote:
-		return eventPromoted
-	case routereflector.Demote:
-		return eventDemoted
-	case routereflector.Adopt:
-		return eventAdopted
-	case routereflector.RetirePeer:
-		return eventPeerRetired
-	case routereflector.MeshOn:
-		return eventMeshEnabled
-	case routereflector.MeshOff:
-		return eventMeshDisabled
-	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
-		return "" // there is one for each client, or two
-	}
-	return ""
+	return map[routereflector.Kind]string{
+		routereflector.EnsurePeer: eventPeerWritten, routereflector.RemovePeer: eventPeerRemoved, routereflector.RetirePeer: eventPeerRetired,
+		routereflector.Promote: eventPromoted, routereflector.Demote: eventDemoted, routereflector.Adopt: eventAdopted,
+		routereflector.MeshOn: eventMeshEnabled, routereflector.MeshOff: eventMeshDisabled,
+	}[k]
 }

@@ -5,6 +5,8 @@ package controller
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -55,4 +58,26 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitGone("main")
+}
+
+// undeclared is a datastore whose controller does not declare that it writes Nodes.
+type undeclared struct{ Datastore }
+
+func (u undeclared) Writes() []outputs.Write {
+	return slices.DeleteFunc(u.Datastore.Writes(), func(w outputs.Write) bool { return w.Kind == "nodes" })
+}
+
+// What a round writes and does not declare never reaches the API server, and the status says so.
+func TestAWriteThatIsNotDeclared(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 3)
+	s.narrow = func(d Datastore) Datastore { return undeclared{d} }
+	p := s.start()
+	s.create("main", "{}")
+	if got := s.told(v1alpha1.ConditionDegraded, "WriteFailed"); !strings.Contains(got, outputs.ErrUndeclared.Error()) {
+		t.Errorf("it says %q", got)
+	}
+	if i := slices.IndexFunc(p.tap.written(), func(r string) bool { return strings.Contains(r, "/nodes/") }); i >= 0 {
+		t.Errorf("it was written: %s", p.tap.written()[i])
+	}
 }

@@ -4,10 +4,8 @@
 package controller
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -88,8 +86,11 @@ func (m *memory) enter(s *scene) {
 		m.moment, m.since, m.waitingSince = s.moment, now, time.Time{}
 		m.said.Keep(s.holds)
 	}
+	dropped := m.dropped
+	m.dropped = map[types.UID]bool{}
 	for i := range s.statuses {
 		status := &s.statuses[i]
+		m.dropped[status.UID] = dropped[status.UID]
 		asked, ours := s.asked(status)
 		if !ours {
 			continue
@@ -109,7 +110,7 @@ func (m *memory) enter(s *scene) {
 // talk notes which witnesses are being asked.
 func (m *memory) talk(now time.Time, witnesses []string) {
 	if m.said.Talk(now, witnesses); len(witnesses) == 0 {
-		clear(m.created)
+		m.created = map[string]bool{}
 	}
 }
 
@@ -278,44 +279,41 @@ func (m *memory) tired(now time.Time, timeout time.Duration) bool {
 	return over >= 0 && over%askEvery >= askWindow
 }
 
-// ask deletes and creates CalicoNodeStatuses. Somebody else who was faster is not an error.
-func (r *Reconciler) ask(ctx context.Context, s *scene, m *memory, plan routereflector.Plan) error {
+// question is a status request to make, or with a UID one to delete; empty reports that it was not answered. subject is the step.s.
+type question struct {
+	calico.StatusRequest
+
+	uid     types.UID
+	empty   bool
+	subject string
+}
+
+// requests lists the status requests to delete and to make.
+func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, subject string) (out []step) {
 	m.talk(s.world.Now, plan.Witnesses)
-	drop, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
-	gone := map[types.UID]bool{}
-	for _, status := range drop {
-		if gone[status.UID] = true; m.dropped[status.UID] {
+	old, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
+	gone := map[string]bool{}
+	for i := range old {
+		if m.dropped[old[i].UID] {
 			continue
 		}
-		if _, filled := sighting(&status, s.world.Now); !filled && m.said.Tries != nil {
-			m.said.Tries[status.Spec.Node]++
-		}
-		err := r.Calico.DeleteStatus(ctx, status.Name, string(status.UID))
-		r.Metrics.wrote("DeleteStatus", err)
-		if err != nil && !errors.Is(err, calico.ErrConflict) {
-			return err
-		}
-		delete(m.created, status.Name)
+		_, filled := sighting(&old[i], s.world.Now)
+		gone[old[i].Name] = true
+		out = append(out, question{calico.StatusRequest{Name: old[i].Name, Node: old[i].Spec.Node}, old[i].UID, !filled, subject})
 	}
-	m.dropped = gone
 	for _, node := range ask {
 		name := statusName(s.topology.Name, node, s.moment, renewalOf(plan)/2, s.world.Now)
-		if m.created[name] {
+		if m.created[name] && !gone[name] {
 			continue // the informers are behind
 		}
-		err := r.Calico.CreateStatus(ctx, calico.StatusRequest{
+		out = append(out, question{StatusRequest: calico.StatusRequest{
 			Name: name, Node: node, Period: period(len(s.world.Nodes)),
 			Labels:      map[string]string{v1alpha1.TopologyLabel: s.topology.Name},
 			Annotations: map[string]string{MomentAnnotation: s.moment.String()},
 			Routes:      slices.Contains(plan.Samples, node),
-		})
-		r.Metrics.wrote("CreateStatus", err)
-		if err != nil && !errors.Is(err, calico.ErrConflict) {
-			return err
-		}
-		m.created[name] = true
+		}, subject: subject})
 	}
-	return nil
+	return out
 }
 
 // period is how often witnesses look again: from 2 s to 10 s, the longer the more sessions there are to list.

@@ -108,7 +108,7 @@ func (l *Log) Talk(now time.Time, witnesses []string) {
 	switch {
 	case len(witnesses) == 0:
 		l.Talking = time.Time{}
-		clear(l.Tries)
+		l.Tries = map[string]int{}
 	case l.Talking.IsZero():
 		l.Talking = now
 	}
