@@ -36,7 +36,7 @@ func journeys() []journey {
 			},
 		},
 		{
-			"service", "a Service gets a load balancer", "(*internal/docloud/balancers.Controller).EnsureLoadBalancer",
+			"service", "a Service gets a load balancer", "(*internal/docloud/balancers.Controller).rounds",
 			[]string{api + "LoadBalancers", api + "LoadBalancer", "(*internal/docloud/loadbalancer.planning).create", api + "CreateLoadBalancer"},
 		},
 		{

@@ -61,7 +61,7 @@ func components() []component {
 				"internal/docloud/estate",
 			},
 			acting: []string{
-				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/loop", "internal/docloud/machines", "internal/docloud/balancers",
+				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/machines", "internal/docloud/balancers",
 				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns", "internal/docloud/leftovers",
 				"internal/docloud/defaults", "internal/docloud/csi", "internal/docloud/blockdevice",
 			},

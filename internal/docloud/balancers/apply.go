@@ -14,36 +14,35 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// take takes one step of a plan, and says what came of it.
-func (p *pass) take(ctx context.Context, step loadbalancer.Step) loadbalancer.Answer {
+// apply makes one step of a plan, and notes what came of it for the next plan.
+func (p *scene) apply(ctx context.Context, step loadbalancer.Step) (err error) {
 	answer := loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer}
-	var err error
 	switch step.Kind {
 	case loadbalancer.StepAnnotate:
 		err = p.annotate(ctx, step.Annotations)
 	case loadbalancer.StepShowStatus:
 		err = p.show(ctx, step.Status)
 	case loadbalancer.StepNoteAttempt:
-		err = p.patchConditions(ctx, p.world.Service.ResourceVersion, step.Condition)
+		err = p.patchConditions(ctx, map[string]any{"resourceVersion": p.world.Service.ResourceVersion}, step.Condition)
 	case loadbalancer.StepDropAttempt:
-		err = p.patchConditions(ctx, "", json.RawMessage(noAttempt))
+		err = p.patchConditions(ctx, map[string]any{}, json.RawMessage(noAttempt))
 	case loadbalancer.StepRecord:
-		err = p.patchConditions(ctx, "", step.Condition, json.RawMessage(noAttempt))
+		err = p.patchConditions(ctx, map[string]any{}, step.Condition, json.RawMessage(noAttempt))
 	case loadbalancer.StepCondition:
-		err = p.patchConditions(ctx, "", step.Condition)
+		err = p.patchConditions(ctx, map[string]any{}, step.Condition)
 	default:
 		answer.LoadBalancer, err = p.change(ctx, step)
 	}
 	answer.Trouble = p.trouble(ctx, err)
-	p.world.Stamp = p.c.list.Stamp()
-	return answer
+	p.world.Answers = append(p.world.Answers, answer)
+	return err
 }
 
 // noAttempt takes the note of an attempt away, as an item of a strategic merge patch.
 const noAttempt = `{"type":"` + loadbalancer.ConditionAttempted + `","$patch":"delete"}`
 
 // change makes one change at DigitalOcean, and notes how the load balancer is since then: lists lag behind.
-func (p *pass) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {
+func (p *scene) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {
 	api, lb := p.c.o.API, step.LoadBalancer
 	if api.Epoch() != p.epoch {
 		return lb, cached.ErrMoved // what the plan was made of may be another account's
@@ -97,7 +96,7 @@ func (c *Controller) takeTurn(namespace string) {
 }
 
 // log writes a line about a change.
-func (p *pass) log(step loadbalancer.Step) {
+func (p *scene) log(step loadbalancer.Step) {
 	log := p.c.log.WithValues("service", keyOf(p.world.Service))
 	switch step.Kind {
 	case loadbalancer.StepCreate:

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -30,7 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
@@ -124,12 +124,10 @@ const lookers = 4
 // Controller keeps the load balancers of Services as they must be. It implements cloudprovider.LoadBalancer for the framework's service
 // controller, which writes finalizers and statuses, and looks by itself at all that the framework does not see:
 //
-//	Service changes ──> framework ── EnsureLoadBalancer ─────────┐
-//	Node changes ──> Mark ───────┐                               ├──> pass: observe, plan, at most one change
-//	UpdateLoadBalancer ──────────┼──> loop ── look ──────────────┘
+//	Service changes ──> framework ── EnsureLoadBalancer ── call ──┐
+//	Node changes ──> Mark ───────┐                                ├──> round: observe, plan, at most one change
+//	UpdateLoadBalancer ──────────┼──> queue ── observe ───────────┘
 //	every few minutes ───────────┘
-//
-// Passes over one Service never overlap, no matter who asks for them.
 type Controller struct {
 	o            Options
 	timing       Timing
@@ -137,16 +135,15 @@ type Controller struct {
 	list         *balancerList
 	certificates *cached.List[[]loadbalancer.Certificate]
 	endpoints    *endpoints
-	loop         *reconcile.Loop
+	loop         *reconcile.Runner[*scene, loadbalancer.Needs, loadbalancer.Step, memory]
 
-	mu       sync.Mutex // guards memories, not what is in them, limited and turns
-	memories map[string]*remembered
+	mu       sync.Mutex // guards all below
+	memories map[string]memory
 	limited  time.Time            // until when no call may be made at all
 	turns    map[string]time.Time // of namespaces, and of all, whose name is empty; see loadbalancer.Turns
 
-	// Set by Initialize, before anything runs.
-	client   kubernetes.Interface
-	recorder events.EventRecorder
+	// Set by Start, before anything runs.
+	client kubernetes.Interface
 	// Set by Follow, before the loop follows.
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
@@ -154,34 +151,43 @@ type Controller struct {
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
 
-// remembered is the memory of one Service by UID, for anyone who has put something into turn: one pass at a time. It is a channel, since a test in
-// simulated time waits for ever for a goroutine that waits for a sync.Mutex.
-type remembered struct {
-	turn   chan struct{}
-	uid    types.UID
-	memory loadbalancer.Memory
+// memory is what is remembered of one Service.
+type memory struct {
+	key string
+	uid types.UID
+	of  loadbalancer.Memory
 }
 
-// turn waits until no other pass over a Service is under way, and returns its memory and what ends the turn.
-func (c *Controller) turn(service *corev1.Service) (*remembered, func()) {
+// recall returns what is remembered of a Service: of another one of its name that is nothing.
+func (c *Controller) recall(service *corev1.Service) loadbalancer.Memory {
 	c.mu.Lock()
-	r := c.memories[keyOf(service)]
-	if r == nil {
-		r = &remembered{turn: make(chan struct{}, 1)}
-		c.memories[keyOf(service)] = r
+	defer c.mu.Unlock()
+	if m := c.memories[keyOf(service)]; m.uid == service.UID {
+		return m.of
 	}
-	c.mu.Unlock()
-	r.turn <- struct{}{}
-	if r.uid != service.UID {
-		r.uid, r.memory = service.UID, loadbalancer.Memory{}
-	}
-	return r, func() { <-r.turn }
+	return loadbalancer.Memory{}
+}
+
+// remember keeps what a plan remembers. It is lost with the process; see loadbalancer.Memory.
+func (c *Controller) remember(_ context.Context, m memory) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memories[m.key] = m
+	return nil
+}
+
+// forget is for a Service that is gone.
+func (c *Controller) forget(key string) {
+	c.endpoints.forget(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.memories, key)
 }
 
 // unchecked says nothing against any Node.
 func unchecked([]*corev1.Node) *instance.Identities { return nil }
 
-// New makes a Controller that does nothing until it is initialized and follows.
+// New makes a Controller that does nothing until it is started and follows.
 func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
 	o.Gate = cmp.Or(o.Gate, &reconcile.Gate{})
@@ -192,17 +198,43 @@ func New(o Options) *Controller {
 		o: o, log: o.Log.WithName("balancers"), timing: t,
 		list:         newBalancerList(o.API, o.Clock, t.Settle),
 		certificates: cached.New(o.API.Certificates, o.API.Epoch, o.Clock),
-		memories:     map[string]*remembered{}, turns: map[string]time.Time{},
-		recorder: &events.FakeRecorder{},
+		memories:     map[string]memory{}, turns: map[string]time.Time{},
 	}
-	c.loop = reconcile.NewLoop(reconcile.LoopOptions{
-		Name: "digitalocean-loadbalancer", Clock: o.Clock, Gate: o.Gate, Workers: lookers, Keys: c.keys, Pass: c.look,
-		Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
-	})
+	c.loop = c.rounds()
 	c.endpoints = newEndpoints(o.Clock, func(key string) { c.loop.AddAfter(key, t.Quiet) })
 	cached.RegisterAge(o.Metrics.registry, "load_balancers", o.Clock, func() time.Time { return c.listedAt(c.list.At) })
 	cached.RegisterAge(o.Metrics.registry, "certificates", o.Clock, func() time.Time { return c.listedAt(c.certificates.At) })
 	return c
+}
+
+// rounds says what a round over one Service consists of.
+func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, loadbalancer.Step, memory] {
+	t := c.timing
+	r := reconcile.New(reconcile.Options[*scene, loadbalancer.Needs, loadbalancer.Step, memory]{
+		LoopOptions: reconcile.LoopOptions{
+			Name: "digitalocean-loadbalancer", Clock: c.o.Clock, Gate: c.o.Gate, Workers: lookers, Keys: c.keys,
+			Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+		},
+		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again", KeyName: "service",
+		Time: time.Hour, // each call has its own bound
+		Writes: []outputs.Write{
+			{System: outputs.DigitalOcean, Kind: "v2/load_balancers", Verbs: []string{"POST"}},
+			{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}", Verbs: []string{"PUT", "DELETE"}},
+			{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}/droplets", Verbs: []string{"POST", "DELETE"}},
+			{System: outputs.DigitalOcean, Kind: "v2/certificates", Verbs: []string{"POST"}},
+			{System: outputs.Kubernetes, Kind: "services", Verbs: []string{"patch"}},
+			{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+			// The account's record.
+			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}},
+		},
+		Observe: c.observe, Plan: (*scene).plan, Save: c.remember, Report: c.report,
+		Satisfy: func(ctx context.Context, s *scene, n loadbalancer.Needs) (reconcile.Learned, error) {
+			return s.read(ctx, n), nil
+		},
+		Apply: func(ctx context.Context, s *scene, step loadbalancer.Step) error { return s.apply(ctx, step) },
+	})
+	r.Events = &events.FakeRecorder{}
+	return r
 }
 
 // listedAt is when something was listed, the zero time while no Service wants a load balancer: then nothing is.
@@ -213,17 +245,15 @@ func (c *Controller) listedAt(at func() time.Time) time.Time {
 	return at()
 }
 
-// Initialize starts what looks at load balancers by itself; it waits for Follow.
-func (c *Controller) Initialize(client kubernetes.Interface, stop <-chan struct{}) {
-	c.client = client
-	ctx := loop.Until(stop)
-	c.recorder = loop.Recorder(ctx, client)
-	c.endpoints.until = stop
+// Start looks at load balancers by itself until ctx ends; it waits for Follow.
+func (c *Controller) Start(ctx context.Context, client kubernetes.Interface, recorder events.EventRecorder) {
+	c.client, c.loop.Events, c.endpoints.until = client, recorder, ctx.Done()
 	c.loop.Start(ctx)
 }
 
 // Follow reads Nodes and Services from informers that somebody else starts.
-func (c *Controller) Follow(nodes coreinformers.NodeInformer, services coreinformers.ServiceInformer) {
+func (c *Controller) Follow(factory informers.SharedInformerFactory) {
+	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
 	c.nodes, c.services = nodes.Lister(), services.Lister()
 	c.watch(nodes.Informer(), services.Informer())
 	c.loop.Follow(nodes.Informer().HasSynced, services.Informer().HasSynced)
@@ -243,9 +273,9 @@ func (c *Controller) GetLoadBalancer(ctx context.Context, _ string, service *cor
 	if disowned(service) {
 		return nil, false, nil
 	}
-	end := c.pass(doapi.Urgent(ctx, budget.Vital), service, loadbalancer.Find, true)
-	if end.Refusal != nil || end.LoadBalancer == nil {
-		return nil, false, errorOf(end)
+	end, err := c.call(ctx, service, loadbalancer.Find, budget.Vital)
+	if err != nil || end.LoadBalancer == nil {
+		return nil, false, err
 	}
 	published := loadbalancer.Publish(service, *end.LoadBalancer)
 	return &published.Status, true, nil
@@ -263,12 +293,14 @@ func (c *Controller) EnsureLoadBalancer(ctx context.Context, _ string, service *
 	if disowned(service) {
 		return service.Status.LoadBalancer.DeepCopy(), nil
 	}
-	leave, err := c.o.Gate.Enter(ctx)
-	if err != nil {
+	end, err := c.call(ctx, service, loadbalancer.Keep, budget.Change)
+	switch {
+	case err != nil && end.Refusal == nil: // the process is about to end
 		return nil, err
+	case err != nil || !end.Published.Ready:
+		return nil, cloudprovider.ImplementedElsewhere
 	}
-	defer leave()
-	return c.answer(ctx, service, c.pass(doapi.Urgent(ctx, budget.Change), service, loadbalancer.Keep, true))
+	return &end.Published.Status, nil
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer. Nodes have changed: many do at a time, and they are the same for all Services, so
@@ -283,15 +315,26 @@ func (c *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, se
 	if disowned(service) {
 		return nil
 	}
-	leave, err := c.o.Gate.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if err := errorOf(c.pass(doapi.Urgent(ctx, budget.Vital), service, loadbalancer.Remove, true)); err != nil {
+	if _, err := c.call(ctx, service, loadbalancer.Remove, budget.Vital); err != nil {
 		return fmt.Errorf("deleting the load balancer of service %s: %w", keyOf(service), err)
 	}
 	return nil
+}
+
+// call makes a round for the framework, which waits for its end: an error is why what was to be done is not done.
+func (c *Controller) call(
+	ctx context.Context, service *corev1.Service, intent loadbalancer.Intent, urgent budget.Priority,
+) (loadbalancer.End, error) {
+	begin := func(ctx context.Context, _ string) (*scene, error) { return c.begin(ctx, service, intent, true), nil }
+	done, err := c.loop.Call(doapi.Urgent(ctx, urgent), keyOf(service), begin)
+	if err != nil {
+		return loadbalancer.End{}, err
+	}
+	end := done.World.end
+	if end.Refusal != nil {
+		return end, end.Refusal.Err
+	}
+	return end, nil
 }
 
 func disowned(service *corev1.Service) bool {
@@ -301,23 +344,24 @@ func disowned(service *corev1.Service) bool {
 
 func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
-// look makes a pass over a Service that the framework has in hand.
-func (c *Controller) look(ctx context.Context, key string) reconcile.Result {
+// observe begins a round over a Service that the framework has in hand; over no other there is anything to do.
+func (c *Controller) observe(ctx context.Context, key string) (*scene, error) {
 	c.o.Metrics.dirty.Set(float64(c.loop.Len()))
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
-		return reconcile.Result{}
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	}
 	service, err := c.services.Services(namespace).Get(name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return reconcile.Result{}
+		c.forget(key)
+		return nil, nil
 	case err != nil:
-		return reconcile.Result{Failed: true}
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	case !loadbalancer.InHand(service):
-		return reconcile.Result{}
+		return nil, nil
 	}
-	return c.resultOf(ctx, service, c.pass(ctx, service, loadbalancer.Keep, false))
+	return c.begin(ctx, service, loadbalancer.Keep, false), nil
 }
 
 // keys are the Services that want a load balancer.
@@ -333,7 +377,7 @@ func (c *Controller) keys() []string {
 	return keys
 }
 
-// watch marks load balancers when Nodes change in a way that matters, and forgets Services that are gone.
+// watch marks load balancers when Nodes change in a way that matters, and looks at Services that are gone.
 func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
 	// An informer that has been stopped takes no handlers; it gives no events either.
 	_, _ = nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
@@ -353,10 +397,7 @@ func (c *Controller) watch(nodes, services cache.SharedIndexInformer) {
 	})
 	_, _ = services.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(gone any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(gone); err == nil {
-			c.endpoints.forget(key)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.memories, key)
+			c.loop.Add(key) // it is forgotten after the round that may be under way
 		}
 	}})
 }

@@ -119,33 +119,19 @@ func TestWhatMattersOfANode(t *testing.T) {
 	}
 }
 
-func TestOneServiceIsPassedOverAtATimeAndItsMemoryIsItsOwn(t *testing.T) {
+func TestMemoryOfAServiceIsItsOwn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := &Controller{memories: map[string]*remembered{}}
-		of := func(name string, uid types.UID) *corev1.Service {
-			return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
-		}
-		a, end := c.turn(of("a", "1"))
-		a.memory.Holds = "lb"
-		_, endOther := c.turn(of("b", "2"))
-		endOther()
-		holds := make(chan string, 2)
-		for _, uid := range []types.UID{"1", "3"} {
-			go func() {
-				r, done := c.turn(of("a", uid))
-				defer done()
-				holds <- string(uid) + r.memory.Holds
-			}()
-			synctest.Wait()
-		}
-		if len(holds) != 0 {
-			t.Error("two passes over one Service at a time")
-		}
-		end()
-		synctest.Wait()
-		if first, second := <-holds, <-holds; first != "1lb" || second != "3" {
-			t.Errorf("remembered %s and %s, want 1lb and 3: another Service of the same name", first, second)
-		}
-	})
+	c := &Controller{memories: map[string]memory{}, endpoints: newEndpoints(clock.RealClock{}, nil)}
+	of := func(uid types.UID) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: uid}}
+	}
+	if err := c.remember(t.Context(), memory{"d/a", "1", loadbalancer.Memory{Holds: "lb"}}); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := c.recall(of("1")).Holds, c.recall(of("3")).Holds; first != "lb" || second != "" {
+		t.Errorf("remembered %q and %q, want lb and nothing: another Service of the same name", first, second)
+	}
+	if c.forget("d/a"); c.recall(of("1")).Holds != "" {
+		t.Error("a Service that is gone is remembered")
+	}
 }

@@ -21,35 +21,29 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
-// pass is one pass over one Service.
-type pass struct {
+// scene is one round over one Service.
+type scene struct {
 	c     *Controller
 	epoch uint64
 	world loadbalancer.World
-	// notes are what holds, by all plans of the pass; complete says that they are all there is to say.
-	notes    []loadbalancer.Note
-	complete bool
+	// end is how the round ends, a failure until a plan says so; plans is how many were made.
+	end   loadbalancer.End
+	plans int
+	// notes are what holds, by all plans of the round; complete says that they are all there is to say. said has just
+	// happened.
+	notes, said []loadbalancer.Note
+	complete    bool
 	// urgent reports that reads are as urgent as making and deleting.
 	urgent bool
 }
 
-// pass makes one pass over a Service: it plans, and reads or writes what the plan says, until the plan ends it.
-func (c *Controller) pass(ctx context.Context, service *corev1.Service, intent loadbalancer.Intent, asked bool) loadbalancer.End {
-	known, done := c.turn(service)
-	defer done()
-	p := c.begin(ctx, service)
-	p.world.Intent, p.world.Asked, p.world.Memory = intent, asked, known.memory
-	end := p.run(ctx)
-	p.tell(end)
-	known.memory = p.world.Memory
-	return end
-}
-
 // begin gathers what is at hand.
-func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
+func (c *Controller) begin(ctx context.Context, service *corev1.Service, intent loadbalancer.Intent, asked bool) *scene {
 	t := c.timing
-	p := &pass{c: c, epoch: c.o.API.Epoch(), world: loadbalancer.World{
-		Service: service, Cluster: c.o.Cluster,
+	unfinished := &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer succeeds")}
+	end := loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: unfinished}
+	p := &scene{c: c, epoch: c.o.API.Epoch(), end: end, world: loadbalancer.World{
+		Service: service, Cluster: c.o.Cluster, Intent: intent, Asked: asked, Memory: c.recall(service),
 		Pace: loadbalancer.Pace{
 			Pending: t.Pending, Change: t.Change, Poll: t.Poll, Resync: t.Resync, ListAge: t.ListAge, CertificateAge: t.CertificateAge,
 			CertificateDoubt: t.CertificateDoubt, Unanswered: t.Unanswered,
@@ -67,34 +61,58 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service) *pass {
 	return p
 }
 
-// longest is how many plans a pass may take: the longest takes about a dozen.
+// longest is how many plans a round may take: the longest takes about a dozen.
 const longest = 50
 
-// run plans until the plan ends the pass.
-func (p *pass) run(ctx context.Context) loadbalancer.End {
-	for range longest {
-		p.world.Now, p.world.Moved = p.c.o.Clock.Now(), p.c.o.API.Epoch() != p.epoch
-		p.world.Stamp = p.c.list.Stamp()
-		plan := loadbalancer.MakePlan(p.world)
-		p.world.Memory = plan.Memory
-		p.note(plan)
-		switch {
-		case plan.End != nil:
-			return *plan.End
-		case plan.Step != nil:
-			p.world.Answers = append(p.world.Answers, p.take(ctx, *plan.Step))
-		default:
-			p.urgent = p.urgent || plan.Needs.Urgent
-			p.read(ctx, plan.Needs)
+// plan lets package loadbalancer decide: more is read, or one step is made, or the round ends.
+func (p *scene) plan() (out reconcile.Plan[loadbalancer.Needs, loadbalancer.Step, memory]) {
+	if p == nil {
+		return out
+	}
+	w := &p.world
+	w.Now, w.Moved, w.Stamp = p.c.o.Clock.Now(), p.c.o.API.Epoch() != p.epoch, p.c.list.Stamp()
+	plan := loadbalancer.MakePlan(*w)
+	w.Memory, out.Memory = plan.Memory, &memory{keyOf(w.Service), w.Service.UID, plan.Memory}
+	p.note(plan)
+	switch p.plans++; {
+	case plan.End != nil:
+		p.end = *plan.End
+	case p.plans > longest:
+	case plan.Step != nil:
+		out.Steps, out.Again = []loadbalancer.Step{*plan.Step}, true
+		return out
+	default:
+		out.Needs = []loadbalancer.Needs{plan.Needs}
+		return out
+	}
+	if w.Intent != loadbalancer.Keep {
+		return out // who asked comes back
+	}
+	out.Next = p.end.Next
+	if r := p.end.Refusal; r != nil && (r.Kind == loadbalancer.Retry || r.Kind == loadbalancer.People) {
+		out.Unread = []error{r}
+	}
+	return out
+}
+
+// note gathers what the plans of a round say.
+func (p *scene) note(plan loadbalancer.Plan) {
+	for _, n := range plan.Notes {
+		if !slices.Contains(p.notes, n) {
+			p.notes = append(p.notes, n)
 		}
 	}
-	return loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer succeeds")}}
+	p.said, p.complete = append(p.said, plan.Said...), p.complete || plan.Complete
+	if plan.Repaired != "" {
+		p.c.o.Metrics.repair(plan.Repaired)
+	}
 }
 
 // read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read, and a
 // load balancer that still has a certificate is seen after the list that lacks it: DigitalOcean would have replaced it.
-func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
-	w := &p.world
+func (p *scene) read(ctx context.Context, needs loadbalancer.Needs) reconcile.Learned {
+	w, learned := &p.world, func() {}
+	p.urgent = p.urgent || needs.Urgent
 	if p.urgent {
 		ctx = doapi.Urgent(ctx, budget.Vital)
 	}
@@ -110,10 +128,11 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		w.Trust = &loadbalancer.Trust{Doubt: ask(ctx)}
 	}
 	if needs.Live {
-		err := p.reread(ctx)
+		live, err := p.c.read(ctx, w.Service)
 		if w.Live, w.Trouble = err == nil, p.trouble(ctx, err); err != nil {
-			return
+			return learned
 		}
+		w.Service = live
 	}
 	if d := needs.Certificates; d != nil {
 		after, age := bounds(d, p.c.certificates.Stamp)
@@ -148,6 +167,7 @@ func (p *pass) read(ctx context.Context, needs loadbalancer.Needs) {
 		w.Droplets = readingOf(ctx, p, droplets, loadbalancer.Demand{}, err)
 		w.Identities = p.c.o.Identities(w.Nodes)
 	}
+	return learned
 }
 
 // bounds are the stamp and the age that a demand comes to. A list of this pass begins now.
@@ -165,12 +185,12 @@ func valueOf[T any](r *cached.Reading[[]T]) []T {
 	return r.Value
 }
 
-func readingOf[T any](ctx context.Context, p *pass, items []T, d loadbalancer.Demand, err error) loadbalancer.Reading[T] {
+func readingOf[T any](ctx context.Context, p *scene, items []T, d loadbalancer.Demand, err error) loadbalancer.Reading[T] {
 	return loadbalancer.Reading[T]{Items: items, Met: &d, Trouble: p.trouble(ctx, err)}
 }
 
 // trouble puts an error in the plan's terms, nil for none. A limit on calls is noted for all Services.
-func (p *pass) trouble(ctx context.Context, err error) *loadbalancer.Trouble {
+func (p *scene) trouble(ctx context.Context, err error) *loadbalancer.Trouble {
 	if err == nil {
 		return nil
 	}

@@ -18,20 +18,40 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
-// patch writes annotations on the Service if it is as it was read.
-func (p *pass) patch(ctx context.Context, values map[string]string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": p.world.Service.UID, "resourceVersion": p.world.Service.ResourceVersion, "annotations": values,
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding annotations: %w", err)
+// patch writes the Service, if it still is the one and has what the metadata demand, and takes it as it is then.
+func (p *scene) patch(ctx context.Context, kind types.PatchType, metadata, status map[string]any) error {
+	s, subresources := p.world.Service, []string(nil)
+	metadata["uid"] = s.UID
+	change := map[string]any{"metadata": metadata}
+	if status != nil {
+		change["status"], subresources = status, []string{"status"}
 	}
-	patched, err := p.c.client.CoreV1().Services(p.world.Service.Namespace).Patch(ctx, p.world.Service.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	body, err := json.Marshal(change)
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding a change of service %s: %w", keyOf(s), err)
 	}
-	p.world.Service = patched
-	return nil
+	services := p.c.client.CoreV1().Services(s.Namespace)
+	patched, err := services.Patch(ctx, s.Name, kind, body, metav1.PatchOptions{}, subresources...)
+	if err == nil {
+		p.world.Service = patched
+	}
+	return err
+}
+
+// insist makes a write that depends on how the Service was read, again on the Service as it is now if it has changed since.
+func (p *scene) insist(ctx context.Context, write func(asRead map[string]any) error) error {
+	const attempts = 4
+	for attempt := 1; ; attempt++ {
+		err := write(map[string]any{"resourceVersion": p.world.Service.ResourceVersion})
+		if !apierrors.IsConflict(err) || attempt == attempts {
+			return err
+		}
+		live, err := p.c.read(ctx, p.world.Service)
+		if err != nil {
+			return err
+		}
+		p.world.Service = live
+	}
 }
 
 // read returns a Service as it is now. It lists, since the upstream project's ClusterRole, which operators keep, lacks the verb get for Services.
@@ -51,22 +71,12 @@ func (c *Controller) read(ctx context.Context, service *corev1.Service) (*corev1
 	return nil, fmt.Errorf("service %s does not exist any more", keyOf(service))
 }
 
-// reread takes the Service as the API server has it.
-func (p *pass) reread(ctx context.Context) error {
-	live, err := p.c.read(ctx, p.world.Service)
-	if err == nil {
-		p.world.Service = live
-	}
-	return err
-}
-
-// annotate writes annotations on the pass's Service, and nothing else: only if it still is the one, and, if it has changed since it was read,
-// only those that nobody else has changed meanwhile.
-func (p *pass) annotate(ctx context.Context, values map[string]string) error {
-	const attempts = 4
+// annotate writes annotations on the Service, and nothing else: if it has changed since it was read, only those that nobody else
+// has changed meanwhile.
+func (p *scene) annotate(ctx context.Context, values map[string]string) error {
 	values = maps.Clone(values)
 	based := p.world.Service
-	for attempt := 1; ; attempt++ {
+	return p.insist(ctx, func(metadata map[string]any) error {
 		maps.DeleteFunc(values, func(name, value string) bool {
 			now, ok := p.world.Service.Annotations[name]
 			return ok && now == value || now != based.Annotations[name]
@@ -74,72 +84,33 @@ func (p *pass) annotate(ctx context.Context, values map[string]string) error {
 		if len(values) == 0 {
 			return nil
 		}
-		err := p.patch(ctx, values)
-		switch {
-		case err == nil:
-			return nil
-		case !apierrors.IsConflict(err) || attempt == attempts:
-			return err
-		}
-		if err := p.reread(ctx); err != nil {
-			return err
-		}
-	}
+		metadata["annotations"] = values
+		return p.patch(ctx, types.MergePatchType, metadata, nil)
+	})
 }
 
-// show writes the status of the pass's Service: only if it still is the one and as it was read. One that is being deleted keeps what it has.
-func (p *pass) show(ctx context.Context, status corev1.LoadBalancerStatus) error {
-	const attempts = 4
-	for attempt := 1; ; attempt++ {
-		s := p.world.Service
-		if s.DeletionTimestamp != nil {
+// show writes the status of the Service. One that is being deleted keeps what it has.
+func (p *scene) show(ctx context.Context, status corev1.LoadBalancerStatus) error {
+	return p.insist(ctx, func(metadata map[string]any) error {
+		if p.world.Service.DeletionTimestamp != nil {
 			return nil
 		}
-		body, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": s.UID, "resourceVersion": s.ResourceVersion},
-			"status":   map[string]any{"loadBalancer": status},
-		})
-		if err != nil {
-			return fmt.Errorf("encoding the status: %w", err)
-		}
-		patched, err := p.c.client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
-		switch {
-		case err == nil:
-			p.world.Service = patched
-			return nil
-		case !apierrors.IsConflict(err) || attempt == attempts:
-			return err
-		}
-		if err := p.reread(ctx); err != nil {
-			return err
-		}
-	}
+		return p.patch(ctx, types.MergePatchType, metadata, map[string]any{"loadBalancer": status})
+	})
 }
 
-// patchConditions writes conditions of the pass's Service, or takes some away, and leaves the others alone: only if it still is the one and, with
-// a resource version, as it was read.
-func (p *pass) patchConditions(ctx context.Context, resourceVersion string, conditions ...any) error {
-	s := p.world.Service
-	metadata := map[string]any{"uid": s.UID}
-	if resourceVersion != "" {
-		metadata["resourceVersion"] = resourceVersion
-	}
-	body, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": conditions}})
+// patchConditions writes conditions of the Service, or takes some away, and leaves the others alone.
+func (p *scene) patchConditions(ctx context.Context, metadata map[string]any, conditions ...any) error {
+	err := p.patch(ctx, types.StrategicMergePatchType, metadata, map[string]any{"conditions": conditions})
 	if err != nil {
-		return fmt.Errorf("encoding conditions: %w", err)
+		p.c.log.Error(err, "Conditions of a Service could not be written", "service", keyOf(p.world.Service))
 	}
-	patched, err := p.c.client.CoreV1().Services(s.Namespace).Patch(ctx, s.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	if err != nil {
-		p.c.log.Error(err, "Conditions of a Service could not be written", "service", keyOf(s))
-		return err
-	}
-	p.world.Service = patched
-	return nil
+	return err
 }
 
 // allow reads what a namespace lets its Services take over, and for which domains they may have certificates. The upstream
 // project's ClusterRole, which operators keep, may not read Namespaces: then it is nothing, and says so.
-func (p *pass) allow(ctx context.Context) {
+func (p *scene) allow(ctx context.Context) {
 	takeOver, domains := loadbalancer.TakeOver{}, loadbalancer.Domains{}
 	ns, err := p.c.client.CoreV1().Namespaces().Get(ctx, p.world.Service.Namespace, metav1.GetOptions{})
 	if err == nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // refusing is an API without load balancers that answers the first POST as it is told, and later ones with a load balancer.
@@ -120,6 +121,23 @@ func toldToWait() map[string]*refusing {
 	}
 }
 
+// Nothing is sent to DigitalOcean in a round over a Service that the controller has not declared.
+func TestUndeclaredWritesAreNotSent(t *testing.T) {
+	t.Parallel()
+	transport := &refusing{status: 201}
+	b := waitingBalancers(t, transport)
+	ended, end := context.WithCancel(t.Context())
+	defer b.loop.Run(ended)
+	defer end()
+	api, _ := b.o.API.(*doapi.Client)
+	done, err := b.loop.Call(t.Context(), "d/web", func(ctx context.Context, _ string) (*scene, error) {
+		return nil, api.TagLoadBalancers(ctx, "mine", []string{"lb"})
+	})
+	if err != nil || !errors.Is(done.Err, outputs.ErrUndeclared) || len(transport.posts) > 0 {
+		t.Errorf("%v, %v, POSTs after %v; want that the write is refused", err, done.Err, transport.posts)
+	}
+}
+
 // However often the queue is told to look, nothing is asked before the time is over that DigitalOcean rate limit requires a wait, and then not exactly at its end.
 func TestQueueWaitsAsLongAsItIsAskedTo(t *testing.T) {
 	t.Parallel()
@@ -159,7 +177,7 @@ func TestWhatHasToWaitIsToldOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := waitingBalancers(t, transport)
 				events := record.NewFakeRecorder(10)
-				b.recorder = events
+				b.loop.Events = events
 				transport.began = time.Now()
 				for i := range 3 {
 					if _, err := b.EnsureLoadBalancer(t.Context(), "", waitingService("web"), nil); !errors.Is(err, cloudprovider.ImplementedElsewhere) {

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
@@ -144,9 +144,9 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	c.Runner.Follow(services.Informer().HasSynced, nodes.Informer().HasSynced)
 }
 
-// Start makes rounds until stop is closed; it waits for Follow.
-func (c *Controller) Start(_ kubernetes.Interface, stop <-chan struct{}) {
-	c.Runner.Start(loop.Until(stop))
+// Start makes rounds until ctx ends; it waits for Follow. There are no Events about tags.
+func (c *Controller) Start(ctx context.Context, _ kubernetes.Interface, _ record.EventRecorder) {
+	c.Runner.Start(ctx)
 }
 
 func (c *Controller) tag() string { return loadbalancer.ClusterTag(c.ClusterID) }

@@ -103,7 +103,7 @@ func (w *world) run(again time.Duration) {
 		Timing: clustertag.Timing{First: time.Millisecond, Every: 200 * time.Millisecond, Again: again},
 	})
 	controller.Follow(p.Informers)
-	controller.Start(p.Client, p.Stop)
+	p.Run(controller.Start)
 	p.Start()
 }
 

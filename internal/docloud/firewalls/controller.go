@@ -18,7 +18,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
@@ -142,11 +141,9 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	c.Runner.Follow(informer.Informer().HasSynced)
 }
 
-// Start keeps the firewall until stop is closed; it waits for Follow.
-func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
-	c.client = client
-	ctx := loop.Until(stop)
-	c.Events = loop.Recorder(ctx, client)
+// Start keeps the firewall until ctx ends; it waits for Follow.
+func (c *Controller) Start(ctx context.Context, client kubernetes.Interface, recorder events.EventRecorder) {
+	c.client, c.Events = client, recorder
 	c.Add(markServices) // without a Service there is no event, and the firewall is wanted all the same
 	c.Runner.Start(ctx)
 }

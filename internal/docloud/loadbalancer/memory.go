@@ -36,8 +36,7 @@ type Memory struct {
 	// the time of the last POST of one that was answered with it, or not at all.
 	Certifying, OrderedAt time.Time
 	Ordered               string
-	// Told are the events that still hold; Failure is why the last look failed.
-	Told    map[Note]bool
+	// Failure is why the last look failed.
 	Failure Failure
 	// NotUntil is when DigitalOcean may be asked again on behalf of the Service, because it asked to wait; the zero time for at once.
 	NotUntil time.Time
@@ -57,7 +56,7 @@ type Failure struct {
 // clone returns a copy that shares nothing that is changed.
 func (m Memory) clone() Memory {
 	m.Attempted, m.Answered, m.NotKept = slices.Clone(m.Attempted), slices.Clone(m.Answered), slices.Clone(m.NotKept)
-	m.Told, m.Trial.Refused = maps.Clone(m.Told), maps.Clone(m.Trial.Refused)
+	m.Trial.Refused = maps.Clone(m.Trial.Refused)
 	return m
 }
 
@@ -79,23 +78,6 @@ func (m *Memory) recorded() { m.Attempted, m.Answered = nil, nil }
 
 func withoutName(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == name })
-}
-
-// Tell returns the notes that did not hold before, and remembers those that do. A pass that ended early does not know what has stopped to hold.
-func (m *Memory) Tell(notes []Note, complete bool) []Note {
-	told := map[Note]bool{}
-	var news []Note
-	for _, n := range notes {
-		if !told[n] && !m.Told[n] {
-			news = append(news, n)
-		}
-		told[n] = true
-	}
-	if !complete {
-		maps.Copy(told, m.Told)
-	}
-	m.Told = told
-	return news
 }
 
 // pollEvery is how often to look at a load balancer that is being made: often at first, since most take a minute or two.

@@ -103,6 +103,9 @@ type Step struct {
 	Drift       bool
 }
 
+// String implements fmt.Stringer.
+func (s Step) String() string { return string(s.Kind) }
+
 // Outcome is what a pass came to; it is the label of a metric and MUST not be changed.
 type Outcome string
 

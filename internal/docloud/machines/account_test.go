@@ -19,7 +19,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 )
 
@@ -32,7 +31,6 @@ func TestContract(t *testing.T) {
 		EventAnotherAccount: "CloudAccountNotVerified", EventNothingVisible: "NoDropletVisible", EventExistenceUnknown: "DropletExistenceUnknown",
 		EventNotItsTurn: "DropletGoneWaiting", EventAmbiguous: "AmbiguousDroplet", EventNoDroplet: "DropletNotFound",
 		EventTagNoLabel: "DropletTagNotLabel", EventNotInitialized: "NodeNotInitialized", TokenAnnotation: "cloud.mooring.dev/token-healthy", labelsWritten: "written", labelsFailed: "failed",
-		loop.Source: "digitalocean-cloud-controller-manager",
 	} {
 		if got != want {
 			t.Errorf("%q was %q", got, want)

@@ -7,6 +7,6 @@
 //	instances.go   the framework's questions
 //	snapshot.go    one list of droplets for all who ask
 //	guard.go       what may be believed of the answers; account.go keeps the record of whose they are
-//	late.go        addresses that come after a Node was described
+//	waiting.go     Nodes that wait for their droplet or its addresses, and the look at the token
 //	report.go      events, metrics and the log
 package machines

@@ -88,9 +88,9 @@ func (w *world) run() {
 	w.Must(err)
 	p := w.NewProgram(token)
 	w.machines = New(p.DigitalOcean, newSnapshot(p.DigitalOcean, clock.RealClock{}, 100*time.Millisecond, time.Second), w.config, clock.RealClock{}, w.Registry)
-	w.machines.Initialize(p.Client, p.Stop)
+	p.Run(w.machines.Start)
 	nodes := p.Informers.Core().V1().Nodes()
-	w.machines.Follow(nodes)
+	w.machines.Follow(p.Informers)
 	provider := withoutBalancers{machines: w.machines}
 	initializer, err := cloudnode.NewCloudNodeController(nodes, p.Client, provider, 500*time.Millisecond, 1, 1)
 	w.Must(err)

@@ -17,10 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/clock"
@@ -28,7 +29,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
@@ -92,7 +92,7 @@ type Instances struct {
 	synced cache.InformerSynced
 }
 
-// New returns Instances that work once Initialize and SetInformers of their Provider were called.
+// New returns Instances that work once they are started and follow Nodes.
 func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, registry prometheus.Registerer) *Instances {
 	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot}
 	m.seeking = rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)
@@ -109,22 +109,23 @@ func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, reg
 	return m
 }
 
-// Initialize takes the client with which the record and events are written.
-func (m *Instances) Initialize(client kubernetes.Interface, stop <-chan struct{}) {
+// Start takes the client with which the record is written and the recorder of events, and records the token's health and
+// looks at Nodes that wait until ctx ends.
+func (m *Instances) Start(ctx context.Context, client kubernetes.Interface, events record.EventRecorder) {
 	m.mu.Lock()
 	m.client = client
 	m.mu.Unlock()
 	m.guard.mu.Lock()
 	m.guard.ledger.leases = client.CoordinationV1().Leases(RecordNamespace)
 	m.guard.mu.Unlock()
-	ctx := loop.Until(stop)
-	m.reporter.start(ctx, client)
-	go m.keepToken(ctx)
+	m.reporter.start(events)
+	m.waiting.loop.AddAfter(theToken, m.config.TokenEvery)
 	m.waiting.loop.Start(ctx)
 }
 
 // Follow takes the informer of Nodes.
-func (m *Instances) Follow(informer coreinformers.NodeInformer) {
+func (m *Instances) Follow(factory informers.SharedInformerFactory) {
+	informer := factory.Core().V1().Nodes()
 	synced := informer.Informer().HasSynced
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +147,7 @@ func (m *Instances) Wake() {
 }
 
 // Departing makes each Node whose machine is gone wait until departing returns nil for it as the API server has it; it is called before
-// Initialize. Who waits bounds how long.
+// Start. Who waits bounds how long.
 func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing = departing }
 
 // Doubtful returns the list of droplets as new as a Node needs it that has not been ready since then: the one by which

@@ -11,14 +11,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 )
 
 // Reasons of events about Nodes. They are a contract with anyone who filters events: MUST NOT change.
@@ -123,11 +121,11 @@ func newReporter(every time.Duration, clock clock.PassiveClock, snapshot *Snapsh
 	return r
 }
 
-// start sends events from now on, as one aggregated event per Node and reason.
-func (r *reporter) start(ctx context.Context, client kubernetes.Interface) {
+// start sends events from now on.
+func (r *reporter) start(events record.EventRecorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorder = loop.Recorder(ctx, client)
+	r.recorder = events
 }
 
 // trust notes the state of trust, and logs it when it changes.

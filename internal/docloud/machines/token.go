@@ -13,26 +13,10 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 )
 
-// keepToken records the token's health until ctx ends, so that people and tools find it in one place. It looks at what is known and makes no call
-// to DigitalOcean; the record is written when it says something else, and not before there is one.
+// recordToken writes the token's health, if the record says something else, so that people and tools find it in one place. It
+// looks at what is known and makes no call to DigitalOcean; nothing is written before there is a record.
 //
 // Nothing depends on it, the probes of the process least of all: a restart does not make a token better.
-func (m *Instances) keepToken(ctx context.Context) {
-	for {
-		timer := m.clock.NewTimer(m.config.TokenEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		}
-		if err := m.recordToken(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "The token's health was not recorded, will try again")
-		}
-	}
-}
-
-// recordToken writes the token's health, if the record says something else.
 func (m *Instances) recordToken(ctx context.Context) error {
 	state, message := m.reporter.trustNow()
 	health, known := instance.JudgeToken(m.api.TokenAnswers(), state, message)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodehelpers "k8s.io/cloud-provider/node/helpers"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
@@ -29,6 +30,8 @@ const (
 	// lastLook is how long after its description a Node is looked at that has no public address; then the framework's look
 	// at all addresses every few minutes is enough.
 	lastLook = 10 * time.Minute
+	// theToken is the key of a look at the token's health, which no Node is called.
+	theToken = ""
 	// longestPause is the longest time between two looks at a Node that waits.
 	longestPause = 5 * time.Minute
 )
@@ -124,6 +127,12 @@ func (w *waiting) describe(node *corev1.Node, described []corev1.NodeAddress) {
 
 // look tries a new Node again, and compares the addresses of a described one with its droplet's.
 func (w *waiting) look(ctx context.Context, name string) reconcile.Result {
+	if name == theToken {
+		if err := w.m.recordToken(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "The token's health was not recorded, will try again")
+		}
+		return reconcile.Result{Next: w.m.config.TokenEvery}
+	}
 	w.mu.Lock()
 	known, again := w.nodes[name], w.again
 	w.mu.Unlock()

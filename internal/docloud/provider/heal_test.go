@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
@@ -45,9 +46,9 @@ func (o *outage) Account(context.Context) (instance.Account, error) {
 // sleeper is an extra that says when it was woken.
 type sleeper struct{ woken []time.Time }
 
-func (*sleeper) Follow(informers.SharedInformerFactory)      {}
-func (*sleeper) Start(kubernetes.Interface, <-chan struct{}) {}
-func (s *sleeper) Wake()                                     { s.woken = append(s.woken, time.Now()) }
+func (*sleeper) Follow(informers.SharedInformerFactory)                            {}
+func (*sleeper) Start(context.Context, kubernetes.Interface, record.EventRecorder) {}
+func (s *sleeper) Wake()                                                           { s.woken = append(s.woken, time.Now()) }
 
 // As soon as DigitalOcean serves again, what waits after a failure is woken, once; while it serves, nothing is asked.
 func TestWhatWaitsIsWokenWhenDigitalOceanServesAgain(t *testing.T) {

@@ -7,7 +7,13 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/utils/clock"
 
@@ -15,7 +21,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
@@ -28,7 +33,7 @@ type Provider struct {
 	gate      *reconcile.Gate
 	machines  *machines.Instances
 	balancers *balancers.Controller
-	extras    []Extra
+	all       []Extra // these two and others
 	probe     Probe
 }
 
@@ -89,10 +94,8 @@ func (p *Provider) heal(ctx context.Context) {
 
 // wake makes all try again what waits after a failure.
 func (p *Provider) wake() {
-	p.machines.Wake()
-	p.balancers.Wake()
-	for _, extra := range p.extras {
-		extra.Wake()
+	for _, each := range p.all {
+		each.Wake()
 	}
 }
 
@@ -103,19 +106,31 @@ var (
 
 // New returns the provider of machines and load balancers. The extras start and follow with them. All that write pass the gate.
 func New(gate *reconcile.Gate, machines *machines.Instances, balancers *balancers.Controller, extras ...Extra) *Provider {
-	return &Provider{gate: gate, machines: machines, balancers: balancers, extras: extras}
+	all := append([]Extra{machines, balancers}, extras...)
+	return &Provider{gate: gate, machines: machines, balancers: balancers, all: all}
 }
 
 // Initialize implements cloudprovider.Interface: it starts what works in the background until stop is closed.
 func (p *Provider) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
-	p.machines.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
-	p.balancers.Initialize(clients.ClientOrDie("cloud-controller-manager"), stop)
+	ctx := wait.ContextForChannel(stop)
 	if p.probe != nil {
-		go p.heal(loop.Until(stop))
+		go p.heal(ctx)
 	}
-	for _, extra := range p.extras {
-		extra.Start(clients.ClientOrDie("cloud-controller-manager"), stop)
+	for _, each := range p.all {
+		client := clients.ClientOrDie("cloud-controller-manager")
+		each.Start(ctx, client, recorder(ctx, client))
 	}
+}
+
+// Source is the component that events name. Alerts and scripts select by it: it MUST NOT be changed.
+const Source = "digitalocean-cloud-controller-manager"
+
+// recorder sends events until ctx ends, alike ones as one that counts.
+func recorder(ctx context.Context, client kubernetes.Interface) record.EventRecorder {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	context.AfterFunc(ctx, broadcaster.Shutdown)
+	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Source})
 }
 
 // Drain lets no new change of a load balancer begin and waits until those under way have ended, but no longer than most. It reports whether they
@@ -126,10 +141,8 @@ func (p *Provider) Drain(most time.Duration) bool {
 
 // SetInformers implements cloudprovider.InformerUser: Nodes and Services are read from the informers that the controllers share.
 func (p *Provider) SetInformers(factory informers.SharedInformerFactory) {
-	p.machines.Follow(factory.Core().V1().Nodes())
-	p.balancers.Follow(factory.Core().V1().Nodes(), factory.Core().V1().Services())
-	for _, extra := range p.extras {
-		extra.Follow(factory)
+	for _, each := range p.all {
+		each.Follow(factory)
 	}
 }
 

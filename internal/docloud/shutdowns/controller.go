@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loop"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
@@ -162,12 +162,10 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	c.Runner.Follow(nodes.Informer().HasSynced)
 }
 
-// Start reconciles until stop is closed; it waits for Follow.
-func (c *Controller) Start(client kubernetes.Interface, stop <-chan struct{}) {
-	ctx := loop.Until(stop)
-	c.client = client
+// Start reconciles until ctx ends; it waits for Follow.
+func (c *Controller) Start(ctx context.Context, client kubernetes.Interface, events record.EventRecorder) {
+	c.client, c.Events = client, events
 	c.record.leases = client.CoordinationV1().Leases(outofservice.RecordNamespace)
-	c.Events = loop.Recorder(ctx, client)
 	c.Runner.Start(ctx)
 }
 

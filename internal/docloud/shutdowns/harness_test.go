@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	"k8s.io/utils/clock"
@@ -143,13 +145,15 @@ func (w *world) run() {
 		Clock: clock.RealClock{}, Log: logr.Discard(), RecordName: w.Name,
 	})
 	instances.Departing(w.controller.Departing)
-	instances.Initialize(w.Client, p.Stop)
-	instances.Follow(nodes)
+	p.Run(func(ctx context.Context, _ kubernetes.Interface, events record.EventRecorder) {
+		instances.Start(ctx, w.Client, events)
+	})
+	instances.Follow(p.Informers)
 	w.controller.Follow(p.Informers)
 	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, w.monitor, 1)
 	w.Must(err)
 	p.Start(monitor.Run)
-	w.controller.Start(p.Client, p.Stop)
+	p.Run(w.controller.Start)
 }
 
 func (w *world) node(i int) *corev1.Node {

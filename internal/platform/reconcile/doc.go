@@ -8,11 +8,13 @@
 //	resync, by chance ──> Keys ───┘                └── Drain waits for it
 //
 //	round:  Observe ──> Plan ──> Needs? ──> Satisfy ──> Plan ──> Save ──> Trusted? ──> Apply, step by step ──> Report
-//	                     ^                     │
-//	                     └── each need once ───┘
+//	                     ^                     │                       │
+//	                     ├── each need once ───┘                       │
+//	                     └── Again: with what came of the steps ───────┘
 //
 // What is promised to a controller:
 //
+//   - Rounds over one key never overlap, also those that somebody else asks for and waits for (Call).
 //   - A need is satisfied at most once in a round, and one that cannot be satisfied does not end the round: the planner decides without, and the round
 //     is made again.
 //   - What a plan remembers is saved before its first step, and then it is asked whose the cluster is. If either fails, only steps are made that

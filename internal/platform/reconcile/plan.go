@@ -19,6 +19,9 @@ type Plan[N comparable, S, M any] struct {
 	Needs []N
 	// Steps are the writes, in their order.
 	Steps []S
+	// Again says that the plan is made again after its steps, with what came of them: what that is worth is for the
+	// next plan to say.
+	Again bool
 	// Refusals are what is not done until a person or the world changes something. They are reported, and the next
 	// round is the next resync.
 	Refusals []error

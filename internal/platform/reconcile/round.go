@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Log logr.Logger
 	// Failure is the log's message for a round that failed.
 	Failure string
+	// KeyName is what keys are called in logs, empty for "key".
+	KeyName string
 	// Time bounds one round.
 	Time time.Duration
 	// Keyless says that keys are only reasons for a round: what is noted in one holds for all.
@@ -80,6 +83,9 @@ type Round[W any, N comparable, S fmt.Stringer, M any] struct {
 	Applied []Applied[S]
 	// Doubt is why there is no trust, and Err all that went wrong, refusals included.
 	Doubt, Err error
+	// Complete says that the plan's notes are all that hold, and Wrote that marks have to wait after this round. A report
+	// may say otherwise.
+	Complete, Wrote bool
 
 	again error // what is tried again
 }
@@ -105,16 +111,24 @@ type Runner[W any, N comparable, S fmt.Stringer, M any] struct {
 	// Events takes notes. It is set before the runner is started.
 	Events record.EventRecorder
 
-	o    Options[W, N, S, M]
-	said map[string]map[Note]bool // by key, without messages; used by who passes over the key
-	mu   sync.Mutex               // guards said
+	o     Options[W, N, S, M]
+	mu    sync.Mutex               // guards all below
+	said  map[string]map[Note]bool // by key, without messages
+	turns map[string]*turn         // by key
+}
+
+// turn is held by the round over a key that is under way. It is a channel, since a test in simulated time waits for ever
+// for a goroutine that waits for a sync.Mutex.
+type turn struct {
+	held  chan struct{}
+	users int // those that wait and the one that holds it
 }
 
 // New makes a Runner that does nothing until it is started.
 func New[W any, N comparable, S fmt.Stringer, M any](o Options[W, N, S, M]) *Runner[W, N, S, M] {
 	o.NeedsAtOnce, o.StepsAtOnce = max(o.NeedsAtOnce, 1), max(o.StepsAtOnce, 1)
 	o.MostNeeds, o.Time = cmp.Or(o.MostNeeds, math.MaxInt), cmp.Or(o.Time, time.Minute)
-	r := &Runner[W, N, S, M]{o: o, said: map[string]map[Note]bool{}}
+	r := &Runner[W, N, S, M]{o: o, said: map[string]map[Note]bool{}, turns: map[string]*turn{}}
 	o.Pass = r.Once
 	r.Loop = NewLoop(o.LoopOptions)
 	return r
@@ -122,11 +136,35 @@ func New[W any, N comparable, S fmt.Stringer, M any](o Options[W, N, S, M]) *Run
 
 // Once makes one round, and says when the next is due.
 func (r *Runner[W, N, S, M]) Once(ctx context.Context, key string) Result {
+	_, result := r.once(ctx, key, r.o.Observe)
+	return result
+}
+
+// Call makes a round for a caller that waits for it and says what is observed, and schedules the next one. It is an error
+// only if no round may begin any more.
+func (r *Runner[W, N, S, M]) Call(
+	ctx context.Context, key string, observe func(ctx context.Context, key string) (W, error),
+) (done Round[W, N, S, M], err error) {
+	leave, err := r.Loop.o.Gate.Enter(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer leave()
+	done, result := r.once(ctx, key, observe)
+	r.Requeue(ctx, key, result)
+	return done, nil
+}
+
+// once makes one round as soon as no other over the key is under way.
+func (r *Runner[W, N, S, M]) once(
+	ctx context.Context, key string, observe func(ctx context.Context, key string) (W, error),
+) (done Round[W, N, S, M], result Result) {
+	defer r.turn(key)()
 	bounded, cancel := context.WithTimeout(outputs.Within(ctx, r.o.Name, r.o.Writes), r.o.Time)
 	defer cancel()
-	done := r.round(bounded, key)
+	done = r.round(bounded, key, observe)
 	if ctx.Err() != nil {
-		return Result{}
+		return done, result
 	}
 	if r.o.Report != nil {
 		r.o.Report(bounded, &done)
@@ -134,52 +172,70 @@ func (r *Runner[W, N, S, M]) Once(ctx context.Context, key string) Result {
 	if r.o.Keyless {
 		key = ""
 	}
-	r.say(key, done.Plan.Notes, done.Err == nil)
-	return r.result(done)
+	r.say(key, done.Plan.Notes, done.Complete)
+	return done, r.result(done)
+}
+
+// turn waits until no other round over a key is under way, and returns what ends the turn.
+func (r *Runner[W, N, S, M]) turn(key string) (end func()) {
+	r.mu.Lock()
+	t := r.turns[key]
+	if t == nil {
+		t = &turn{held: make(chan struct{}, 1)}
+		r.turns[key] = t
+	}
+	t.users++
+	r.mu.Unlock()
+	t.held <- struct{}{}
+	return func() {
+		<-t.held
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(r.turns, key)
+		}
+	}
 }
 
 // round observes, plans, remembers and applies.
-func (r *Runner[W, N, S, M]) round(ctx context.Context, key string) (done Round[W, N, S, M]) {
+func (r *Runner[W, N, S, M]) round(
+	ctx context.Context, key string, observe func(ctx context.Context, key string) (W, error),
+) (done Round[W, N, S, M]) {
 	done.Key, done.Began = key, r.o.Clock.Now()
 	var errs []error
-	defer func() {
-		done.again = errors.Join(errs...)
-		done.Err = errors.Join(append(errs, done.Plan.Refusals...)...)
-	}()
-	w, err := r.o.Observe(ctx, key)
+	w, err := observe(ctx, key)
 	done.World = w
 	if err != nil {
 		errs = append(errs, err)
-		return done
 	}
-	done.Plan, errs = r.decide(ctx, w)
-	steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
-	if done.Plan.Memory != nil {
-		if err := r.o.Save(ctx, *done.Plan.Memory); err != nil {
-			errs, steps = append(errs, err), always
+	for again, asked := err == nil, map[N]bool{}; again; {
+		done.Plan, errs = r.decide(ctx, w, asked)
+		steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
+		if done.Plan.Memory != nil {
+			if err := r.o.Save(ctx, *done.Plan.Memory); err != nil {
+				errs, steps = append(errs, err), always
+			}
+		}
+		if r.o.Trusted != nil && len(steps) > len(always) {
+			if done.Doubt = r.o.Trusted(ctx); done.Doubt != nil {
+				errs, steps = append(errs, fmt.Errorf("nothing is changed for now: %w", done.Doubt)), always
+			}
+		}
+		applied, failed := r.apply(ctx, w, steps)
+		done.Applied = append(done.Applied, applied...)
+		if again = done.Plan.Again && len(applied) > 0 && ctx.Err() == nil; !again {
+			errs = append(errs, failed...)
 		}
 	}
-	if r.o.Trusted != nil && len(steps) > len(always) {
-		if done.Doubt = r.o.Trusted(ctx); done.Doubt != nil {
-			errs, steps = append(errs, fmt.Errorf("nothing is changed for now: %w", done.Doubt)), always
-		}
-	}
-	done.Applied = r.apply(ctx, w, steps)
-	for _, a := range done.Applied {
-		switch a.Outcome {
-		case Done:
-		case Conflict, Gone:
-			r.o.Log.V(1).Info("What a step is about has changed, planning again", "step", a.Step.String(), "why", a.Err.Error())
-		default:
-			errs = append(errs, fmt.Errorf("%s: %w", a.Step, a.Err))
-		}
-	}
+	done.again = errors.Join(errs...)
+	done.Err = errors.Join(append(errs, done.Plan.Refusals...)...)
+	done.Complete = done.Err == nil
+	done.Wrote = slices.ContainsFunc(done.Applied, func(a Applied[S]) bool { return a.Outcome == Done })
 	return done
 }
 
-// decide plans, and again each time when something was read that a plan needs.
-func (r *Runner[W, N, S, M]) decide(ctx context.Context, w W) (plan Plan[N, S, M], errs []error) {
-	asked := map[N]bool{}
+// decide plans, and again each time when something was read that a plan needs and that was not asked for yet.
+func (r *Runner[W, N, S, M]) decide(ctx context.Context, w W, asked map[N]bool) (plan Plan[N, S, M], errs []error) {
 	for {
 		plan = r.o.Plan(w)
 		var due []N
@@ -227,8 +283,8 @@ func (r *Runner[W, N, S, M]) always(steps []S) (out []S) {
 }
 
 // apply makes the steps of each subject until one is not done. It returns those that were tried, in the order of the
-// plan.
-func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried []Applied[S]) {
+// plan, and what failed.
+func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried []Applied[S], failed []error) {
 	of, subjects := map[string][]int{}, []string(nil)
 	for i, step := range steps {
 		subject := ""
@@ -254,11 +310,18 @@ func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried [
 		}
 	})
 	for _, a := range all {
-		if a.Outcome != "" {
-			tried = append(tried, a)
+		switch a.Outcome {
+		case "":
+			continue
+		case Done:
+		case Conflict, Gone:
+			r.o.Log.V(1).Info("What a step is about has changed, planning again", "step", a.Step.String(), "why", a.Err.Error())
+		default:
+			failed = append(failed, fmt.Errorf("%s: %w", a.Step, a.Err))
 		}
+		tried = append(tried, a)
 	}
-	return tried
+	return tried, failed
 }
 
 // sideBySide calls do with 0 to n-1, so many at once.
@@ -310,16 +373,13 @@ func (r *Runner[W, N, S, M]) say(key string, notes []Note, complete bool) {
 
 // result says when the next round is due.
 func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
-	out := Result{Next: done.Plan.Next, Due: done.Plan.Due}
-	for _, a := range done.Applied {
-		out.Wrote = out.Wrote || a.Outcome == Done
-	}
+	out := Result{Next: done.Plan.Next, Due: done.Plan.Due, Wrote: done.Wrote}
 	if done.Err == nil {
 		return out
 	}
 	log := r.o.Log
 	if done.Key != Only {
-		log = log.WithValues("key", done.Key)
+		log = log.WithValues(cmp.Or(r.o.KeyName, "key"), done.Key)
 	}
 	if o := OutcomeOf(done.again); o == Conflict || o == Gone {
 		log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())

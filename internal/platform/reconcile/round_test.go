@@ -137,6 +137,16 @@ func TestRound(t *testing.T) {
 			},
 			want: "observe, read x", result: reconcile.Result{Failed: true},
 		},
+		"what came of steps is for the plan that is made again": {
+			failing: map[string]error{"a/1": broken},
+			plan: func(s *scene) plan {
+				if !slices.Contains(s.said, "a/1") {
+					return plan{Steps: []step{"a/1"}, Memory: &memory, Again: true, Refusals: []error{broken}}
+				}
+				return plan{Steps: []step{"b/1"}}
+			},
+			want: "observe, save m, a/1, b/1", result: reconcile.Result{Wrote: true},
+		},
 		"a refusal waits for the world": {
 			plan: func(*scene) plan { return plan{Refusals: []error{broken}} },
 			want: "observe", result: reconcile.Result{},
@@ -201,6 +211,45 @@ func TestSideBySide(t *testing.T) {
 			if slices.Index(s.said, fmt.Sprintf("%d/1", i)) > slices.Index(s.said, fmt.Sprintf("%d/2", i)) {
 				t.Errorf("subject %d: its second step came first: %v", i, s.said)
 			}
+		}
+	})
+}
+
+// Rounds over one key do not overlap, nobody waits for another key, and no call begins a round once the gate is closed.
+func TestRoundsOverAKeyTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o options
+		o.Gate = &reconcile.Gate{}
+		r, s := runner(o, nil, func(*scene) plan { return plan{Next: time.Hour} })
+		ctx, end := context.WithCancel(t.Context())
+		defer r.Run(ctx)
+		defer end()
+		began := time.Now()
+		for i, key := range []string{"a", "a", "b"} {
+			go func() {
+				_, err := r.Call(ctx, key, func(context.Context, string) (*scene, error) {
+					<-time.After(time.Second)
+					s.say(fmt.Sprint(key, time.Since(began)))
+					return s, nil
+				})
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+			}()
+		}
+		<-time.After(3 * time.Second)
+		slices.Sort(s.said)
+		if want := []string{"a1s", "a2s", "b1s"}; !slices.Equal(s.said, want) {
+			t.Errorf("rounds %v, want %v", s.said, want)
+		}
+		if !o.Gate.Drain(clock.RealClock{}, time.Second) {
+			t.Error("the gate says that a round is under way")
+		}
+		late, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := r.Call(late, "a", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call at a closed gate: %v", err)
 		}
 	})
 }

@@ -22,7 +22,10 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -199,6 +202,14 @@ func (p *Program) Start(controllers ...func(context.Context, *controllersmetrics
 	for _, run := range controllers {
 		p.running.Go(func() { run(p.ctx, metrics()) })
 	}
+}
+
+// Run starts a controller of the program's own, until the program ends.
+func (p *Program) Run(start func(context.Context, kubernetes.Interface, record.EventRecorder)) {
+	broadcaster := record.NewBroadcaster(record.WithContext(p.ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.Client.CoreV1().Events("")})
+	context.AfterFunc(p.ctx, broadcaster.Shutdown)
+	start(p.ctx, p.Client, broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "test"}))
 }
 
 // metrics of controllers exist once per process.
