@@ -138,7 +138,7 @@ func TestTheOwnerOfABlockThatStaysIsNotForgotten(t *testing.T) {
 		w.Memory = memory
 		w.Memory = MakePlan(w, c).Memory // it is gone again, from now on
 		w.Now = w.Now.Add(c.Grace)
-		suspects, _ := Suspects(w, c)
+		suspects := MakePlan(w, c).Needs.Suspects
 		if len(suspects) != 1 || suspects[0].Host != "calico-x" || suspects[0].KubernetesNode != "x" {
 			t.Errorf("suspects are %+v, want calico-x of Kubernetes Node x", suspects)
 		}

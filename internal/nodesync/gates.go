@@ -84,61 +84,56 @@ type candidate struct {
 	second []string
 }
 
-// judgement is what can be said without live reads.
+// judgement is what can be said without live reads: a Plan without steps, and what they are about.
 type judgement struct {
-	refusals []Refusal
-	revived  []candidate // alive again, and still fenced
-	due      []candidate // every gate but the live ones holds; in the order in which they are cleaned
-	more     bool        // machines are due beyond Config.Backlog
-	handles  []Step      // about orphaned IPAM handles
-	// leftovers of pods are due: every gate but the live ones holds. leftoverCount is how many there are at all.
-	leftovers     []SeenLeftover
-	leftoverCount int
-	machines      map[string]living
+	Plan
+	revived []candidate // alive again, and still fenced
+	due     []candidate // every gate but the live ones holds; in the order in which they are cleaned
+	handles []Step      // about orphaned IPAM handles
+	// living are the machines that leftovers of pods may be removed from, nil while nothing at all may be.
+	living map[string]living
 	// shared is why nothing is to be removed that was not vouched for, "" for nothing; see census.stranger.
-	shared  string
-	reports []string
-	bind    bool // the cluster is to be recorded
-	memory  Memory
-	next    time.Duration
+	shared string
+	bind   bool // the cluster is to be recorded
 }
 
 // judge asks every gate that needs no live read.
 func judge(w World, c Config) judgement {
 	w = w.recognized()
+	j := judgement{Plan: Plan{Next: c.Resync}}
 	if refusal, ok := kubernetesGate(w.Kubernetes); !ok {
-		return judgement{refusals: []Refusal{refusal}, memory: w.Memory.withoutListed(w.Kubernetes.Nodes, c), next: c.Resync}
+		j.Refusals, j.Memory = []Refusal{refusal}, w.Memory.withoutListed(w.Kubernetes.Nodes, c)
+		return j
 	}
 	// From here on the list of Nodes is to be believed, and what is remembered follows it, whatever else holds everything back: a machine
 	// that comes back while the datastore is locked is not absent since before.
-	j := judgement{next: c.Resync}
 	census := takeCensus(w, c)
-	j.refusals = census.refusals
-	j.memory = remember(w, c, census)
-	confirm(w, &census, &j.memory, c)
+	j.Refusals = census.refusals
+	j.Memory = remember(w, c, census)
+	confirm(w, &census, &j.Memory, c)
 	for _, gate := range []func() (Refusal, bool){
 		func() (Refusal, bool) { return datastoreGate(w.Calico) },
 		func() (Refusal, bool) { return bindingGate(w.Kubernetes.ClusterUID, w.Calico.Binding) },
 	} {
 		if refusal, ok := gate(); !ok {
-			j.refusals = append(j.refusals, refusal)
+			j.Refusals = append(j.Refusals, refusal)
 			return j
 		}
 	}
 	held := unvouched(census, w.Now, c)
 	how := howToConfirm(w, held, c)
 	if why := overlapGate(w, census, c); why != "" {
-		j.memory.Awaiting = awaiting(held, GateOverlap, why, w.Now, c)
+		j.Memory.Awaiting = awaiting(held, GateOverlap, why, w.Now, c)
 		if len(held) > 0 {
 			why += "; " + how
 		}
-		j.refusals = append(j.refusals, clusterRefusal(GateOverlap, why))
+		j.Refusals = append(j.Refusals, clusterRefusal(GateOverlap, why))
 		return j
 	}
 	j.revived = census.revived
 	binding := w.Calico.Binding
 	j.bind = !binding.Implied && binding.ClusterUID == "" && census.certain > 0
-	massRefused := massGate(held, census, j.memory, c)
+	massRefused := massGate(held, census, j.Memory, c)
 	j.shared = census.stranger(w)
 	for _, cand := range census.candidates {
 		if len(c.Named) > 0 && !cand.named {
@@ -146,11 +141,13 @@ func judge(w World, c Config) judgement {
 		}
 		j.ask(cand, cmp.Or(massRefused, adoptionGate(cand, w.Now)), how, w.Now, c)
 	}
-	j.memory.Awaiting = awaitingMass(held, j.shared, massRefused, w.Now, c)
+	j.Memory.Awaiting = awaitingMass(held, j.shared, massRefused, w.Now, c)
 	j.orderDue(w.Now, c)
-	j.reports = j.reportsWanted(census)
+	if !binding.Implied {
+		j.Needs.Reports = j.reportsWanted(census)
+	}
 	j.judgeHandles(w, c)
-	j.judgeLeftovers(w, c, census)
+	j.living = census.livingMachines(w)
 	return j
 }
 
@@ -220,7 +217,7 @@ func (j *judgement) ask(cand candidate, massRefused, how string, now time.Time, 
 	case cand.node.Keep:
 		j.refuse(cand.subject, GateKeep, "annotation "+KeepAnnotation+" forbids it")
 	case !alive.IsZero():
-		j.refusals = append(j.refusals, Refusal{Of: cand.subject, Gate: GateSigns, Message: signsGate(cand, c)})
+		j.Refusals = append(j.Refusals, Refusal{Of: cand.subject, Gate: GateSigns, Message: signsGate(cand, c)})
 		j.lookAgain(alive.Sub(now))
 	case j.shared != "" && !cand.vouched(now):
 		j.refuse(cand.subject, GateSigns, j.shared+"; "+how)
@@ -260,7 +257,7 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 		case len(due) == c.Backlog():
 			j.refuse(cand.subject, GatePace, fmt.Sprintf("it is removed later: one reconcile cleans %s", prose.Plural(c.Backlog(), "node")))
 			j.lookAgain(shortestPace)
-			j.more = true
+			j.More = true
 		default:
 			due = append(due, cand)
 		}
@@ -268,10 +265,10 @@ func (j *judgement) orderDue(now time.Time, c Config) {
 	j.due = due
 }
 
-func (j *judgement) refuse(s Subject, g Gate, message string) {
-	j.refusals = append(j.refusals, Refusal{Of: s, Gate: g, Message: message})
+func (p *Plan) refuse(s Subject, g Gate, message string) {
+	p.Refusals = append(p.Refusals, Refusal{Of: s, Gate: g, Message: message})
 }
 
-func (j *judgement) lookAgain(after time.Duration) { j.next = min(j.next, max(after, shortestPace)) }
+func (p *Plan) lookAgain(after time.Duration) { p.Next = min(p.Next, max(after, shortestPace)) }
 
 func clusterRefusal(g Gate, message string) Refusal { return Refusal{Gate: g, Message: message} }

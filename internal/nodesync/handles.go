@@ -58,7 +58,7 @@ func rememberHandles(w World) []OrphanedHandle {
 // judgeHandles removes orphaned handles if that is asked for, else says how many there are. An assignment in progress looks the same, so one
 // is removed only when two sweeps, a grace period apart, found it unchanged, and right after the second.
 func (j *judgement) judgeHandles(w World, c Config) {
-	handles := j.memory.Handles
+	handles := j.Memory.Handles
 	if len(handles) == 0 {
 		return
 	}

@@ -145,13 +145,39 @@ func ofLeftovers(host, kubernetes string) Subject {
 	return Subject{Host: cmp.Or(host, "pod leftovers"), KubernetesNode: kubernetes, Leftovers: true}
 }
 
-// rememberLeftovers returns the leftovers with since when they are some. Without a sweep this time, what the last one found still holds.
-func rememberLeftovers(w World) []SeenLeftover {
-	if !w.Calico.PodsSwept {
-		return slices.Clone(w.Memory.Leftovers)
+// LeftoverMemory is what the planner of leftovers asks to remember. All but what counts for the mass guard and what waits is not worth keeping: after a
+// restart two sweeps must find the leftovers again.
+type LeftoverMemory struct {
+	// Leftovers are what the last sweep found of pods that are gone, of Holdings that name a pod; Beats are the kubelets that were looked at.
+	Leftovers     []SeenLeftover `json:"-"`
+	Holdings      int            `json:"-"`
+	Beats         []Beat         `json:"-"`
+	LeftoverBatch LeftoverBatch  `json:"-"`
+	// LeftoverRemovals are how many leftovers were planned for removal without a confirmation, within the window of the mass guard.
+	LeftoverRemovals []LeftoverRemoval `json:"leftoverRemovals,omitempty"`
+	// AwaitingLeftovers is Awaiting for leftovers of pods.
+	AwaitingLeftovers Awaiting `json:"awaitingLeftovers,omitzero"`
+}
+
+// rememberLeftovers returns the leftovers with since when they are some, and the removals within the mass guard's window. Without a sweep this time, what
+// the last one found still holds.
+func rememberLeftovers(w World, c Config) LeftoverMemory {
+	m := w.Memory.LeftoverMemory
+	m.AwaitingLeftovers, m.LeftoverRemovals = Awaiting{}, nil
+	for _, r := range w.Memory.LeftoverRemovals {
+		if r.At.After(w.Now) {
+			r.At = w.Now // the clock was set back
+		}
+		if w.Now.Sub(r.At) < c.MassWindow && r.Count > 0 {
+			m.LeftoverRemovals = append(m.LeftoverRemovals, r)
+		}
 	}
-	old := make(map[Leftover]SeenLeftover, len(w.Memory.Leftovers))
-	for _, l := range w.Memory.Leftovers {
+	if !w.Calico.PodsSwept {
+		m.Leftovers = slices.Clone(m.Leftovers)
+		return m
+	}
+	old := make(map[Leftover]SeenLeftover, len(m.Leftovers))
+	for _, l := range m.Leftovers {
 		old[l.Leftover] = l
 	}
 	// An API server that lists no pod at all, as a restored one does, makes all look gone.
@@ -169,21 +195,8 @@ func rememberLeftovers(w World) []SeenLeftover {
 		out = append(out, seen)
 	}
 	slices.SortFunc(out, func(a, b SeenLeftover) int { return compareLeftovers(a.Leftover, b.Leftover) })
-	return slices.CompactFunc(out, func(a, b SeenLeftover) bool { return a.Leftover == b.Leftover })
-}
-
-// rememberLeftoverRemovals returns those within the mass guard's window.
-func rememberLeftoverRemovals(w World, c Config) []LeftoverRemoval {
-	var out []LeftoverRemoval
-	for _, r := range w.Memory.LeftoverRemovals {
-		if r.At.After(w.Now) {
-			r.At = w.Now // the clock was set back
-		}
-		if w.Now.Sub(r.At) < c.MassWindow && r.Count > 0 {
-			out = append(out, r)
-		}
-	}
-	return out
+	m.Holdings, m.Leftovers = w.Calico.Holdings, slices.CompactFunc(out, func(a, b SeenLeftover) bool { return a.Leftover == b.Leftover })
+	return m
 }
 
 // living is a machine whose Kubernetes Node is listed, and that nothing is doubtful about.
@@ -212,36 +225,56 @@ func (s *census) livingMachines(w World) map[string]living {
 	return out
 }
 
-// judgeLeftovers says of each leftover on a machine that lives why it is left alone, or that it is due: it has been found by two sweeps long
-// enough apart, and the mass guard lets it pass.
-func (j *judgement) judgeLeftovers(w World, c Config, s census) {
-	m := &j.memory
-	if w.Calico.PodsSwept && w.Calico.AlivePods == 0 && len(w.Calico.Leftovers) > 0 && !c.OneShot {
-		j.refuse(ofLeftovers("", ""), GatePodLeftovers, "Kubernetes lists no pod at all: whether pods are gone is unknown")
+// leftoverPlanner decides about what pods that are gone have left on machines that live. With the planner of machines it shares what that has found out
+// about machines, and nothing else.
+type leftoverPlanner struct {
+	Plan
+	w      World
+	c      Config
+	living map[string]living
+	// shared is why nothing is to be removed that the API server's lists alone speak against, "" for nothing.
+	shared string
+	m      *LeftoverMemory
+	tally  *tally
+	due    []SeenLeftover // every gate but the live ones holds
+}
+
+// planLeftovers is the plan about leftovers; living is nil while nothing at all may be removed.
+func planLeftovers(w World, c Config, living map[string]living, shared string, memory LeftoverMemory) Plan {
+	p := leftoverPlanner{w: w, c: c, living: living, shared: shared, m: &memory, tally: newTally(), Plan: Plan{Next: c.Resync}}
+	if living != nil {
+		p.judge()
 	}
-	if w.Calico.PodsNotSwept != "" {
-		j.refuse(ofLeftovers("", ""), GatePodLeftovers, LeftoversNotSought+": "+w.Calico.PodsNotSwept)
+	p.decide()
+	p.Refusals = append(p.Refusals, p.tally.refusals(w.Now)...)
+	p.Memory.LeftoverMemory = memory
+	return p.Plan
+}
+
+// judge says of each leftover on a machine that lives why it is left alone, or that it is due: it has been found by two sweeps long enough apart, and the
+// mass guard lets it pass.
+func (p *leftoverPlanner) judge() {
+	if p.w.Calico.PodsSwept && p.w.Calico.AlivePods == 0 && len(p.w.Calico.Leftovers) > 0 && !p.c.OneShot {
+		p.refuse(ofLeftovers("", ""), GatePodLeftovers, "Kubernetes lists no pod at all: whether pods are gone is unknown")
 	}
-	if j.machines = s.livingMachines(w); len(m.Leftovers) == 0 {
-		return
+	if p.w.Calico.PodsNotSwept != "" {
+		p.refuse(ofLeftovers("", ""), GatePodLeftovers, LeftoversNotSought+": "+p.w.Calico.PodsNotSwept)
 	}
-	m.confirmLeftovers(w)
-	tally := newTally()
+	p.m.confirmLeftovers(p.w)
 	var ripe []int
-	for i := range m.Leftovers {
-		machine, lives := j.machines[m.Leftovers[i].Host]
+	for i, l := range p.m.Leftovers {
+		machine, lives := p.living[l.Host]
 		if !lives {
 			continue
 		}
-		j.leftoverCount++
-		if why := cmp.Or(m.Leftovers[i].unripe(machine, c), j.shared); why != "" {
-			tally.add(machine.subject, m.Leftovers[i], why)
+		p.Leftovers++
+		if why := cmp.Or(l.unripe(machine, p.c), p.shared); why != "" {
+			p.tally.add(machine.subject, l, why)
 			continue
 		}
 		ripe = append(ripe, i)
 	}
-	j.guardLeftovers(ripe, tally, w, c)
-	j.refusals = append(j.refusals, tally.refusals(w.Now)...)
+	p.guard(ripe)
 }
 
 // unripe returns why a leftover is not to be removed, whatever a live read says, or "".
@@ -263,10 +296,10 @@ func (l SeenLeftover) unripe(machine living, c Config) string {
 	return ""
 }
 
-// guardLeftovers lets the ripe ones be due, or holds those back that nobody has confirmed, if they are too many with those of the mass
+// guard lets the ripe ones be due, or holds those back that nobody has confirmed, if they are too many with those of the mass
 // guard's window.
-func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) {
-	m := &j.memory
+func (p *leftoverPlanner) guard(ripe []int) {
+	m, w, c := p.m, p.w, p.c
 	var open []int // not confirmed
 	for _, i := range ripe {
 		if !w.Now.Before(m.Leftovers[i].ConfirmedUntil) {
@@ -282,34 +315,34 @@ func (j *judgement) guardLeftovers(ripe []int, tally *tally, w World, c Config) 
 		why := fmt.Sprintf("%s of deleted pods are found on existing machines, including removals of the last %s; the guard allows %d of %d without a confirmation",
 			prose.Plural(planned, "leftover"), c.MassWindow, limit, m.Holdings)
 		m.awaitLeftovers(open, why, w.Now)
-		j.refuse(ofLeftovers("", ""), GateLeftoverGuard, fmt.Sprintf("%s; if the pods are gone, run `kubectl mooring confirm nodes %s`", why, m.AwaitingLeftovers.Hash))
+		p.refuse(ofLeftovers("", ""), GateLeftoverGuard, fmt.Sprintf("%s; if the pods are gone, run `kubectl mooring confirm nodes %s`", why, m.AwaitingLeftovers.Hash))
 	}
 	for _, i := range ripe {
 		l := m.Leftovers[i]
 		switch {
 		case held && !w.Now.Before(l.ConfirmedUntil): // the guard's refusal says so
 		case w.Now.Before(l.NotBefore):
-			tally.add(j.machines[l.Host].subject, l, l.Held)
-			j.lookAgain(l.NotBefore.Sub(w.Now))
+			p.tally.add(p.living[l.Host].subject, l, l.Held)
+			p.lookAgain(l.NotBefore.Sub(w.Now))
 		default:
-			j.leftovers = append(j.leftovers, l)
+			p.due = append(p.due, l)
 		}
 	}
 	// Machines that are being looked at come first: their reads must follow on each other.
-	later := make(map[string]int, len(j.machines))
-	for host, machine := range j.machines {
+	later := make(map[string]int, len(p.living))
+	for host, machine := range p.living {
 		if !slices.ContainsFunc(m.Beats, func(b Beat) bool { return b.Node == machine.subject.KubernetesNode }) {
 			later[host] = 1
 		}
 	}
-	slices.SortStableFunc(j.leftovers, func(a, b SeenLeftover) int {
+	slices.SortStableFunc(p.due, func(a, b SeenLeftover) int {
 		return cmp.Or(cmp.Compare(later[a.Host], later[b.Host]), a.NotBefore.Compare(b.NotBefore))
 	})
-	if more := len(j.leftovers) - leftoversPerRound; more > 0 {
-		j.leftovers = j.leftovers[:leftoversPerRound]
-		j.lookAgain(c.Pace)
+	if more := len(p.due) - leftoversPerRound; more > 0 {
+		p.due = p.due[:leftoversPerRound]
+		p.lookAgain(c.Pace)
 	}
-	slices.SortFunc(j.leftovers, func(a, b SeenLeftover) int { return compareLeftovers(a.Leftover, b.Leftover) })
+	slices.SortFunc(p.due, func(a, b SeenLeftover) int { return compareLeftovers(a.Leftover, b.Leftover) })
 }
 
 // leftoverLimit is how many leftovers may go within the mass guard's window, of as many addresses and endpoints of pods as there are.
@@ -317,77 +350,55 @@ func (c Config) leftoverLimit(holdings int) int {
 	return max(c.MaxLeftovers, holdings*c.MaxLeftoversPercent/100)
 }
 
-// LeftoverMachines returns the Kubernetes Nodes of which a plan for this World needs a Heartbeat, because leftovers on them are due.
-func LeftoverMachines(w World, c Config) (nodes []string) {
-	j := judge(w, c)
-	for _, l := range j.leftovers {
-		nodes = append(nodes, j.machines[l.Host].subject.KubernetesNode)
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
-}
-
-// LeftoverSuspects returns the leftovers of whose pods a plan for this World, which has the Heartbeats, needs a PodLookup: those on machines that are well. While
-// a machine is not, nothing is to be known of its pods, however many its leftovers are.
-func LeftoverSuspects(w World, c Config) (leftovers []Leftover) {
-	j := judge(w, c)
-	j.memory.beat(w)
-	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
-		if why, _ := j.memory.askMachine(w, j.machines[group[0].Host], c); why != "" {
-			continue
-		}
-		for _, l := range group {
-			leftovers = append(leftovers, l.Leftover)
-		}
-	}
-	return leftovers
-}
-
-// planLeftovers plans the removal of what live reads do not speak for, and holds the rest.
-func (j *judgement) planLeftovers(w World, c Config, p *Plan) {
-	j.memory.beat(w)
-	pods := make(map[[2]string]PodLookup, len(w.Kubernetes.Pods))
-	for _, pod := range w.Kubernetes.Pods {
+// decide plans the removal of what live reads do not speak for, and holds the rest. It needs the machines of all that is due, and the pods of what is due
+// on those that are well: while a machine is not, nothing is to be known of its pods, however many its leftovers are.
+func (p *leftoverPlanner) decide() {
+	p.m.beat(p.w)
+	pods := make(map[[2]string]PodLookup, len(p.w.Kubernetes.Pods))
+	for _, pod := range p.w.Kubernetes.Pods {
 		pods[[2]string{pod.Namespace, pod.Name}] = pod
 	}
-	tally, removed := newTally(), 0
-	for group := range groups(j.leftovers, func(l SeenLeftover) string { return l.Host }) {
-		machine := j.machines[group[0].Host]
-		heldMachine, wait := j.memory.askMachine(w, machine, c)
+	removed := 0
+	for group := range groups(p.due, func(l SeenLeftover) string { return l.Host }) {
+		machine := p.living[group[0].Host]
+		p.Needs.Heartbeats = append(p.Needs.Heartbeats, machine.subject.KubernetesNode)
+		heldMachine, wait := p.m.askMachine(p.w, machine, p.c)
 		if heldMachine != "" {
 			for _, l := range group {
-				tally.add(machine.subject, l, heldMachine)
+				p.tally.add(machine.subject, l, heldMachine)
 			}
-			j.lookAgain(j.memory.holdLeftovers(func(l Leftover) bool { return l.Host == group[0].Host }, heldMachine, wait, w.Now, c))
+			p.lookAgain(p.m.holdLeftovers(func(l Leftover) bool { return l.Host == group[0].Host }, heldMachine, wait, p.w.Now, p.c))
 			continue
 		}
 		var going []Leftover
 		for _, l := range group {
 			pod, read := pods[[2]string{l.Namespace, l.Pod}]
+			p.Needs.Pods = append(p.Needs.Pods, [2]string{l.Namespace, l.Pod})
 			switch {
 			case !read || pod.Verdict == VerdictUnknown:
 				held := "whether the pod is gone is unknown: " + cmp.Or(pod.Detail, "it was not read")
-				tally.add(machine.subject, l, held)
-				j.lookAgain(j.memory.holdLeftover(l.Leftover, held, w.Now, c))
+				p.tally.add(machine.subject, l, held)
+				p.lookAgain(p.m.holdLeftover(l.Leftover, held, p.w.Now, p.c))
 			case !l.GoneFrom(machine.subject.KubernetesNode, pod):
-				j.memory.dropLeftovers(l.Leftover) // it is none
+				p.m.dropLeftovers(l.Leftover) // it is none
 			default:
 				going = append(going, l.Leftover)
-				if !w.Now.Before(l.ConfirmedUntil) {
+				if !p.w.Now.Before(l.ConfirmedUntil) {
 					removed++
 				}
 			}
 		}
-		p.addLeftovers(machine, going)
+		p.remove(machine, going)
 	}
-	if j.refusals = append(j.refusals, tally.refusals(w.Now)...); removed > 0 {
-		j.memory.LeftoverRemovals = append(j.memory.LeftoverRemovals, LeftoverRemoval{At: w.Now, Count: removed})
-		j.lookAgain(c.Pace)
+	slices.Sort(p.Needs.Heartbeats)
+	if removed > 0 {
+		p.m.LeftoverRemovals = append(p.m.LeftoverRemovals, LeftoverRemoval{At: p.w.Now, Count: removed})
+		p.lookAgain(p.c.Pace)
 	}
 }
 
-// addLeftovers adds the steps for the leftovers of one machine.
-func (p *Plan) addLeftovers(machine living, going []Leftover) {
+// remove adds the steps for the leftovers of one machine.
+func (p *leftoverPlanner) remove(machine living, going []Leftover) {
 	if len(going) == 0 {
 		return
 	}
@@ -401,7 +412,7 @@ func (p *Plan) addLeftovers(machine living, going []Leftover) {
 }
 
 // askMachine returns why a machine's leftovers are not to be touched now, and when to ask again (0 for the usual time), or "".
-func (m Memory) askMachine(w World, machine living, c Config) (why string, wait time.Duration) {
+func (m LeftoverMemory) askMachine(w World, machine living, c Config) (why string, wait time.Duration) {
 	i := slices.IndexFunc(w.Kubernetes.Heartbeats, func(h Heartbeat) bool { return h.Node == machine.subject.KubernetesNode })
 	if i < 0 {
 		return "its Kubernetes Node and the Lease of its kubelet were not read", 0
@@ -423,7 +434,7 @@ func (m Memory) askMachine(w World, machine living, c Config) (why string, wait 
 }
 
 // askKubelet is the part of askMachine about the Lease.
-func (m Memory) askKubelet(now time.Time, h Heartbeat, c Config) (why string, wait time.Duration) {
+func (m LeftoverMemory) askKubelet(now time.Time, h Heartbeat, c Config) (why string, wait time.Duration) {
 	i := slices.IndexFunc(m.Beats, func(b Beat) bool { return b.Node == h.Node && b.UID == h.UID })
 	if i < 0 || m.Beats[i].First {
 		return "the next check shows whether its kubelet renews its Lease", firstHold
@@ -439,7 +450,7 @@ func (m Memory) askKubelet(now time.Time, h Heartbeat, c Config) (why string, wa
 }
 
 // beat notes the heartbeats that were read, and which of them show that a kubelet is at work.
-func (m *Memory) beat(w World) {
+func (m *LeftoverMemory) beat(w World) {
 	old := make(map[string]Beat, len(m.Beats))
 	for _, b := range m.Beats {
 		old[b.Node] = b
@@ -473,12 +484,12 @@ func (m *Memory) beat(w World) {
 }
 
 // holdLeftover notes that something speaks against removing a leftover now, and returns when to ask again: after twice as long each time.
-func (m *Memory) holdLeftover(which Leftover, why string, now time.Time, c Config) time.Duration {
+func (m *LeftoverMemory) holdLeftover(which Leftover, why string, now time.Time, c Config) time.Duration {
 	return m.holdLeftovers(func(l Leftover) bool { return l == which }, why, 0, now, c)
 }
 
 // holdLeftovers does so for some, until the given time or, with 0, after twice as long each time, and returns the shortest time until one is asked about again.
-func (m *Memory) holdLeftovers(which func(Leftover) bool, why string, wait time.Duration, now time.Time, c Config) time.Duration {
+func (m *LeftoverMemory) holdLeftovers(which func(Leftover) bool, why string, wait time.Duration, now time.Time, c Config) time.Duration {
 	soonest := c.Resync
 	for i := range m.Leftovers {
 		l := &m.Leftovers[i]
@@ -496,7 +507,7 @@ func (m *Memory) holdLeftovers(which func(Leftover) bool, why string, wait time.
 	return soonest
 }
 
-func (m *Memory) dropLeftovers(which ...Leftover) {
+func (m *LeftoverMemory) dropLeftovers(which ...Leftover) {
 	m.Leftovers = slices.DeleteFunc(slices.Clone(m.Leftovers), func(l SeenLeftover) bool { return slices.Contains(which, l.Leftover) })
 }
 

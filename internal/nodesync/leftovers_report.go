@@ -114,7 +114,7 @@ func (p Plan) WithReport(reported []Refusal) Plan {
 
 // awaitLeftovers says what waits for a person: the batch that waits already, as long as something of it does and for a day at most, so that its hash stays
 // while others come and go; else all that is held back now.
-func (m *Memory) awaitLeftovers(held []int, why string, now time.Time) {
+func (m *LeftoverMemory) awaitLeftovers(held []int, why string, now time.Time) {
 	batch := m.LeftoverBatch.Hash
 	waiting := slices.DeleteFunc(slices.Clone(held), func(i int) bool { return batch == "" || m.Leftovers[i].Batch != batch })
 	if age := now.Sub(m.LeftoverBatch.At); len(waiting) == 0 || age < 0 || age >= longestBatch {
@@ -154,7 +154,7 @@ func leftoverHash(all []SeenLeftover, which []int) string {
 }
 
 // confirmLeftovers notes what a person has confirmed of what waited before this plan.
-func (m *Memory) confirmLeftovers(w World) {
+func (m *LeftoverMemory) confirmLeftovers(w World) {
 	batch := m.LeftoverBatch.Hash
 	if batch == "" {
 		return

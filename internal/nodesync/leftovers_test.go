@@ -102,19 +102,19 @@ func (f *flat) world() World {
 			}
 		}
 	}
-	for _, node := range LeftoverMachines(w, f.config) {
+	for _, node := range MakePlan(w, f.config).Needs.Heartbeats {
 		m := f.machines[node]
 		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, Heartbeat{
 			Node: node, UID: "uid-" + node, Ready: m.ready, ReadySince: m.readySince, Renewed: m.renewed,
 		})
 	}
-	for _, l := range LeftoverSuspects(w, f.config) {
+	for _, pod := range MakePlan(w, f.config).Needs.Pods {
 		f.lookups++
 		verdict := VerdictGone
-		if _, alive := f.pods[l.Namespace+"/"+l.Pod]; alive {
+		if _, alive := f.pods[pod[0]+"/"+pod[1]]; alive {
 			verdict = VerdictAlive
 		}
-		w.Kubernetes.Pods = append(w.Kubernetes.Pods, PodLookup{Namespace: l.Namespace, Name: l.Pod, Verdict: verdict})
+		w.Kubernetes.Pods = append(w.Kubernetes.Pods, PodLookup{Namespace: pod[0], Name: pod[1], Verdict: verdict})
 	}
 	return w
 }

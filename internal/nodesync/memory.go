@@ -20,13 +20,7 @@ func remember(w World, c Config, s census) Memory {
 	for _, s := range w.Sightings {
 		seen[s.Node] = true
 	}
-	m := Memory{
-		Handles: rememberHandles(w), Leftovers: rememberLeftovers(w), Holdings: w.Memory.Holdings, Beats: w.Memory.Beats, LeftoverBatch: w.Memory.LeftoverBatch,
-		LeftoverRemovals: rememberLeftoverRemovals(w, c),
-	}
-	if w.Calico.PodsSwept {
-		m.Holdings = w.Calico.Holdings
-	}
+	m := Memory{Handles: rememberHandles(w), LeftoverMemory: rememberLeftovers(w, c)}
 	signs := signsOf(w)
 	absent := func(cand *candidate, doubted bool) {
 		a := old[cand.subject.Host].again(*cand, w.Now)

@@ -118,7 +118,7 @@ func TestARenamedMachineIsLookedUpByAllItsNames(t *testing.T) {
 	c := DefaultConfig()
 	c.Domains = []string{"internal", "example.com"}
 	w := named(c, []string{"a=a", "a.internal=a.internal", "b=b"}, []string{"a.internal", "b"}, []string{"a"})
-	suspects, _ := Suspects(w, c)
+	suspects := MakePlan(w, c).Needs.Suspects
 	if len(suspects) != 1 || !slices.Equal(c.NamesOf(suspects[0]), []string{"a", "a.example.com"}) {
 		t.Fatalf("suspects are %+v", suspects)
 	}

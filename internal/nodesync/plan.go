@@ -17,6 +17,8 @@ type Plan struct {
 	// Steps are to be applied in this order. When one fails, the later steps of the same Subject must not be tried; when one fails that is
 	// about no machine, none at all.
 	Steps []Step
+	// Needs are what has to be read for a better plan.
+	Needs Needs
 	// Decisions say, for each Subject that has steps, why.
 	Decisions []Decision
 	// Refusals say what is not done and why.
@@ -32,6 +34,19 @@ type Plan struct {
 	Pace time.Duration
 	// More reports that machines wait only because one plan cleans so many.
 	More bool
+}
+
+// Needs are live reads that a plan depends on. What is missing in the World is refused, so that of two plans in a row the later one is to be followed.
+// Most of it is known to be needed when something else was read.
+type Needs struct {
+	// Heartbeats are Kubernetes Nodes, Reports hosts, and Pods namespaces and names.
+	Heartbeats, Reports []string
+	Pods                [][2]string
+	// Suspects are the machines for which all gates hold that can be asked without live reads, at most Config.Backlog, whatever the size of the cluster: a
+	// plan needs the Host of each, and for each of Config.NamesOf a Lookup and the running pods.
+	Suspects []Subject
+	// Addresses are what a running pod may have, of suspects without identity or with a name like that of an existing machine.
+	Addresses []netip.Addr
 }
 
 // Decision is the reason for the steps of one Subject.
@@ -51,80 +66,88 @@ type Refusal struct {
 	Lives bool `json:"-"`
 }
 
-// Orphans returns those of the subjects that have no Calico Node in a datastore which has Nodes, or a name like that of
-// an existing machine: about their addresses a plan needs to know whether a running pod has them. It is true for the
-// latter, of whose endpoints a plan needs the pods.
-func Orphans(w World, subjects []Subject) map[string]bool {
-	orphan, orphans := map[string]bool{}, map[string]bool{}
-	for _, n := range w.recognized().Calico.Nodes {
-		orphan[n.Name] = n.orphan()
-	}
-	for _, s := range subjects {
-		if s.Exact || s.Second || orphan[s.Host] {
-			orphans[s.Host] = s.Exact || s.Second
-		}
-	}
-	return orphans
-}
-
-// Suspects returns the machines about which a plan for this World needs live reads: all gates hold for them that can be asked without.
-// It is at most Config.Backlog machines, whatever the size of the cluster. The reports are the hosts of which it needs the Report: the suspects and
-// all that were not seen to leave, since one of those that lives speaks for the others.
-func Suspects(w World, c Config) (suspects []Subject, reports []string) {
-	j := judge(w, c)
-	suspects = make([]Subject, 0, len(j.due))
-	for _, cand := range j.due {
-		suspects = append(suspects, cand.subject)
-	}
-	return suspects, j.reports
-}
-
-// MakePlan decides. It needs, for each of Suspects, the Host in the World, and a Lookup and the running pods for each of its Spellings; a
-// suspect about which something is missing there is refused.
+// MakePlan decides. What it needs in the World is in the plan.
 func MakePlan(w World, c Config) Plan {
 	j := judge(w, c)
-	p := Plan{}
+	j.plan(w, c)
+	p := j.Plan.with(planLeftovers(w, c, j.living, j.shared, j.Memory.LeftoverMemory))
+	slices.SortFunc(p.Refusals, compareRefusals)
+	p.Memory.AlsoRemove = c.AlsoRemove
+	leftovers := slices.DeleteFunc(slices.Clone(p.Refusals), func(r Refusal) bool { return r.Gate != GatePodLeftovers })
+	p.Memory.PodLeftovers = leftovers[:min(len(leftovers), mostReported)]
+	p.Pace = paceAfter(p.Steps, j.due, w.Now, c)
+	if len(c.Named) > 0 {
+		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
+	}
+	return p
+}
+
+// with is the plan of machines with that of leftovers.
+func (p Plan) with(leftovers Plan) Plan {
+	p.Steps, p.Decisions = append(p.Steps, leftovers.Steps...), append(p.Decisions, leftovers.Decisions...)
+	p.Refusals, p.Leftovers, p.Next = append(p.Refusals, leftovers.Refusals...), leftovers.Leftovers, min(p.Next, leftovers.Next)
+	pods := append(p.Needs.Pods, leftovers.Needs.Pods...)
+	slices.SortFunc(pods, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(p.Needs.Addresses, netip.Addr.Compare)
+	p.Needs.Heartbeats, p.Needs.Pods = leftovers.Needs.Heartbeats, slices.Compact(pods)
+	p.Memory.LeftoverMemory = leftovers.Memory.LeftoverMemory
+	return p
+}
+
+// plan adds the steps about machines.
+func (j *judgement) plan(w World, c Config) {
 	if j.bind {
-		p.Steps = append(p.Steps, BindCluster{ClusterUID: w.Kubernetes.ClusterUID, Revision: w.Calico.Binding.Revision})
-		p.Decisions = append(p.Decisions, Decision{Because: "no cluster is recorded yet, and its Calico Nodes have their Kubernetes Nodes here"})
+		j.Steps = append(j.Steps, BindCluster{ClusterUID: w.Kubernetes.ClusterUID, Revision: w.Calico.Binding.Revision})
+		j.Decisions = append(j.Decisions, Decision{Because: "no cluster is recorded yet, and its Calico Nodes have their Kubernetes Nodes here"})
 	}
 	for _, cand := range j.revived {
-		p.Steps = append(p.Steps, Unfence{Of: cand.subject, Revision: cand.node.Revision})
-		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: "its Kubernetes Node exists again"})
+		j.Steps = append(j.Steps, Unfence{Of: cand.subject, Revision: cand.node.Revision})
+		j.Decisions = append(j.Decisions, Decision{Of: cand.subject, Because: "its Kubernetes Node exists again"})
 	}
 	live := readLive(w)
 	for _, cand := range j.due {
+		j.need(cand, live.hosts[cand.subject.Host])
 		reason, steps, refusals := decide(cand, live, w.Now, c)
-		j.refusals = append(j.refusals, refusals...)
+		j.Refusals = append(j.Refusals, refusals...)
 		switch {
 		case len(steps) == 0 && cand.node.OnlyWitnessed && onlyUsers(refusals) && !w.sighted(cand.subject, c):
 			// What a clean-up has left to users is not an absence to be remembered: it would be for as long as they leave it. While the sighting lasts, a new
 			// absence would begin in the next round.
-			j.memory.Absences = slices.DeleteFunc(j.memory.Absences, func(a Absence) bool { return a.CalicoNode == cand.subject.Host })
+			j.Memory.Absences = slices.DeleteFunc(j.Memory.Absences, func(a Absence) bool { return a.CalicoNode == cand.subject.Host })
 			continue
 		case len(steps) == 0:
 			j.hold(cand, refusals, w.Now, c)
 			continue
 		}
-		p.Steps = append(p.Steps, steps...)
-		p.Decisions = append(p.Decisions, Decision{Of: cand.subject, Because: reason})
-		j.memory.planned(w, cand, refusals)
+		j.Steps = append(j.Steps, steps...)
+		j.Decisions = append(j.Decisions, Decision{Of: cand.subject, Because: reason})
+		j.Memory.planned(w, cand, refusals)
 		j.lookAgain(c.Pace)
 	}
-	if p.Steps = append(p.Steps, j.handles...); len(j.handles) > 0 {
-		p.Decisions = append(p.Decisions, Decision{Of: ofHandles(), Because: "no block has an address under them, and none of them changed over a grace period"})
+	if j.Steps = append(j.Steps, j.handles...); len(j.handles) > 0 {
+		j.Decisions = append(j.Decisions, Decision{Of: ofHandles(), Because: "no block has an address under them, and none of them changed over a grace period"})
 	}
-	j.planLeftovers(w, c, &p)
-	slices.SortFunc(j.refusals, compareRefusals)
-	p.Leftovers, p.More = j.leftoverCount, j.more
-	j.memory.AlsoRemove = c.AlsoRemove
-	leftovers := slices.DeleteFunc(slices.Clone(j.refusals), func(r Refusal) bool { return r.Gate != GatePodLeftovers })
-	j.memory.PodLeftovers = leftovers[:min(len(leftovers), mostReported)]
-	p.Refusals, p.Memory, p.Next, p.Pace = j.refusals, j.memory, j.next, paceAfter(p.Steps, j.due, w.Now, c)
-	if len(c.Named) > 0 {
-		p = p.About(func(of Subject) bool { return of == (Subject{}) || slices.Contains(c.Named, of.Host) })
+}
+
+// need adds what a plan needs to know of a suspect, of which the host was read or is nil.
+func (j *judgement) need(cand candidate, host *Host) {
+	j.Needs.Suspects = append(j.Needs.Suspects, cand.subject)
+	exact := cand.subject.Exact || cand.subject.Second
+	if host == nil || !exact && !cand.node.orphan() {
+		return
 	}
-	return p
+	for _, e := range host.Endpoints {
+		if exact {
+			j.Needs.Pods = append(j.Needs.Pods, [2]string{e.Namespace, e.Pod})
+		}
+	}
+	for _, b := range host.Blocks {
+		for _, a := range b.Allocations {
+			if a.Host == host.Name {
+				j.Needs.Addresses = append(j.Needs.Addresses, a.Address)
+			}
+		}
+	}
 }
 
 // paceAfter is the pace after the steps. Evidence sets it: what was watched is no more in doubt a second later, and the next machine that goes need not
@@ -172,14 +195,14 @@ func (j *judgement) hold(cand candidate, refusals []Refusal, now time.Time, c Co
 	if len(refusals) > 0 {
 		first = slices.MinFunc(refusals, compareRefusals)
 	} else {
-		j.refusals = append(j.refusals, first)
+		j.Refusals = append(j.Refusals, first)
 	}
 	var wait time.Duration
-	j.memory, wait = j.memory.Hold(cand.subject.Host, first.Gate, first.Message, now, c)
+	j.Memory, wait = j.Memory.Hold(cand.subject.Host, first.Gate, first.Message, now, c)
 	if !first.Until.IsZero() {
 		// A second later, since Calico's times have no fractions; and not much later than what is read then may have changed.
 		wait = min(max(0, latest(refusals).Sub(now))+time.Second, c.Resync)
-		j.memory.notBefore(cand.subject.Host, now.Add(wait))
+		j.Memory.notBefore(cand.subject.Host, now.Add(wait))
 	}
 	j.lookAgain(wait)
 }

@@ -206,12 +206,12 @@ func TestAStrangerHoldsBackWhatIsSilent(t *testing.T) {
 		Since: start.Add(-time.Hour), Seen: w.Now}
 	c.AlsoRemove = []ResourceKind{KindPodLeftovers}
 	w.Memory.Leftovers = []SeenLeftover{leftover}
-	if got := LeftoverMachines(w, c); len(got) != 1 {
+	if got := MakePlan(w, c).Needs.Heartbeats; len(got) != 1 {
 		t.Errorf("leftovers without a stranger: %v", got)
 	}
 	w.Calico.Nodes[3].Keep = false
-	if got, p := LeftoverMachines(w, c), MakePlan(w, c); len(got) != 0 || !strings.Contains(p.String(), "is there another cluster on this datastore?") {
-		t.Errorf("leftovers beside a stranger: %v\n%s", got, p)
+	if p := MakePlan(w, c); len(p.Needs.Heartbeats) != 0 || !strings.Contains(p.String(), "is there another cluster on this datastore?") {
+		t.Errorf("leftovers beside a stranger: %v\n%s", p.Needs, p)
 	}
 }
 
@@ -321,11 +321,11 @@ func TestWhoseReportsAreRead(t *testing.T) {
 	t.Parallel()
 	c := DefaultConfig()
 	w := absentFor(c, []string{"seen"}, "y=y", "seen=seen")
-	if _, got := Suspects(w, c); !slices.Equal(got, []string{"seen", "x", "y"}) {
+	if got := MakePlan(w, c).Needs.Reports; !slices.Equal(got, []string{"seen", "x", "y"}) {
 		t.Errorf("got %q", got)
 	}
 	w.Now = start // in the grace period
-	if _, got := Suspects(w, c); !slices.Equal(got, []string{"x", "y"}) {
+	if got := MakePlan(w, c).Needs.Reports; !slices.Equal(got, []string{"x", "y"}) {
 		t.Errorf("in the grace period: got %q", got)
 	}
 }

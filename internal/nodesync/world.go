@@ -39,8 +39,7 @@ type Kubernetes struct {
 	RunningPods []RunningPods
 	// PodAddresses are addresses that suspects without identity hold and that a running pod has.
 	PodAddresses []PodAddress
-	// Heartbeats are live reads of LeftoverMachines, and Pods of the pods of LeftoverSuspects, and of the endpoints of
-	// suspects by an exact name.
+	// Heartbeats and Pods are live reads of what Needs names.
 	Pods       []PodLookup
 	Heartbeats []Heartbeat
 	// CalicoPods are the running calico-node pods of Kubernetes Nodes that have several Calico Nodes of which one is a suspect.
@@ -107,7 +106,7 @@ type Calico struct {
 	Unreadable []string
 	// Hosts is what the datastore holds for suspects, apart from their Nodes.
 	Hosts []Host
-	// Reports are of the hosts that Suspects names for it; EndpointsWritten is, for each host, the revision of its newest endpoint, if everything was looked through.
+	// Reports are of the hosts that Needs names; EndpointsWritten is, for each host, the revision of its newest endpoint, if everything was looked through.
 	Reports          []Report
 	EndpointsWritten map[string]int64
 	// Swept reports that everything was looked through this time, and Handles are the orphans among the IPAM handles that were found then.
@@ -266,16 +265,7 @@ type Memory struct {
 	Awaiting Awaiting `json:"awaiting,omitzero"`
 	// Handles are the orphaned IPAM handles that the last sweep found. Not worth keeping.
 	Handles []OrphanedHandle `json:"-"`
-	// Leftovers are what the last sweep found of pods that are gone, of Holdings that name a pod; Beats are the kubelets that were looked at. Not worth
-	// keeping: after a restart two sweeps must find them again.
-	Leftovers     []SeenLeftover `json:"-"`
-	Holdings      int            `json:"-"`
-	Beats         []Beat         `json:"-"`
-	LeftoverBatch LeftoverBatch  `json:"-"`
-	// LeftoverRemovals are how many leftovers were planned for removal without a confirmation, within the window of the mass guard.
-	LeftoverRemovals []LeftoverRemoval `json:"leftoverRemovals,omitempty"`
-	// AwaitingLeftovers is Awaiting for leftovers of pods.
-	AwaitingLeftovers Awaiting `json:"awaitingLeftovers,omitzero"`
+	LeftoverMemory
 	// AlsoRemove is Config.AlsoRemove, and PodLeftovers is why leftovers of pods are left alone. They are written for
 	// people and programs that look, and never read back by a plan.
 	AlsoRemove   []ResourceKind `json:"alsoRemove,omitempty"`

@@ -97,10 +97,11 @@ func TestRequestsAreForOneController(t *testing.T) {
 func TestConfirmLeftovers(t *testing.T) {
 	t.Parallel()
 	s := newConfirmStage(t, "confirm-leftovers")
-	memory := nodesync.Memory{SavedAt: time.Now(), AwaitingLeftovers: nodesync.Awaiting{
+	memory := nodesync.Memory{SavedAt: time.Now()}
+	memory.AwaitingLeftovers = nodesync.Awaiting{
 		Hash: "0123456789ab", Gate: nodesync.GateLeftoverGuard, Why: "they are many", Machines: []string{"node-1"}, Count: 60,
 		Items: []string{"address 10.0.0.1 of pod default/web-0 on node-1"},
-	}}
+	}
 	if _, _, err := s.state.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}

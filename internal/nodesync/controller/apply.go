@@ -61,7 +61,8 @@ type work struct {
 // fails, the rest of the same machine's steps are left out and the other machines' are tried: one broken machine must
 // not hold up the others. It stops when ctx ends, as it does when leadership is lost, and when a step about no machine
 // fails, which comes before all others: if the datastore could not be bound to this cluster, it may be another's by now.
-func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.Plan) outcome {
+func (r *Reconciler) apply(ctx context.Context, s *scene) outcome {
+	plan := s.plan
 	all := work{by: r, plan: plan, tried: make([]applied, len(plan.Steps)), blocks: map[netip.Prefix]chan struct{}{}}
 	for _, step := range plan.Steps {
 		if block := blockOf(step); block.IsValid() {
@@ -69,7 +70,7 @@ func (r *Reconciler) apply(ctx context.Context, w nodesync.World, plan nodesync.
 		}
 	}
 	group, _ := workers(ctx, r.Workers)
-	for _, m := range machinesOf(w, plan, entries(w, plan, r.objects, r.addresses)) {
+	for _, m := range machinesOf(s.World, plan, entries(s)) {
 		if m.host != "" {
 			group.Go(func() error { all.apply(ctx, m); return nil })
 		} else if all.apply(ctx, m); all.failed(m) {

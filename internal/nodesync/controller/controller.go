@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
@@ -75,10 +74,7 @@ type Reconciler struct {
 	pace     time.Duration       // how long the next round must wait for the last one's steps
 	refused  map[nodesync.Refusal]bool
 	// unsent is the answer to a request that is done, and could not be given yet.
-	unsent Answer
-	// objects are the stored objects of the suspects of this round, for the journal, and addresses what they hold.
-	objects    map[string][]calico.Object
-	addresses  map[string][]calico.HeldAddress
+	unsent     Answer
 	lastDryRun string
 	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
 	strays map[string]bool
@@ -182,11 +178,11 @@ func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
 
 // Preview observes and plans once and writes nothing: what the next round would do.
 func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
-	world, err := r.gather(ctx)
+	s, err := r.gather(ctx)
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
-	return nodesync.MakePlan(world, r.effective()), nil
+	return s.plan, nil
 }
 
 // effective is the configuration that a round keeps. What only shows shows all that is due, not what one round would clean.
@@ -198,23 +194,39 @@ func (r *Reconciler) effective() nodesync.Config {
 	return c
 }
 
-// gather is the World as it is now, with what is known from before.
-func (r *Reconciler) gather(ctx context.Context) (nodesync.World, error) {
+// gather is the World as it is now, with what is known from before and what its plan needs.
+func (r *Reconciler) gather(ctx context.Context) (*scene, error) {
 	confirmation, err := r.recall(ctx)
 	if err != nil {
-		return nodesync.World{}, fmt.Errorf("reading what was saved: %w", err)
+		return nil, fmt.Errorf("reading what was saved: %w", err)
 	}
-	return r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
+	s := &scene{}
+	if s.World, err = r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation}); err != nil {
+		return nil, err
+	}
+	for asked, learned := map[need]bool{}, true; learned; {
+		learned, s.plan = false, nodesync.MakePlan(s.World, r.effective())
+		for _, n := range r.needs(s.plan.Needs) {
+			if asked[n] {
+				continue
+			}
+			if err := r.satisfy(ctx, s, n); err != nil {
+				return nil, err
+			}
+			asked[n], learned = true, true
+		}
+	}
+	return s, nil
 }
 
 func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 	began := r.Clock.Now()
-	world, err := r.gather(ctx)
+	s, err := r.gather(ctx)
 	if err != nil {
 		return 0, err
 	}
 	reading := r.Clock.Since(began)
-	plan := nodesync.MakePlan(world, r.effective())
+	world, plan := s.World, s.plan
 	r.Metrics.planned.Set(float64(len(plan.Steps)))
 	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
 	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
@@ -231,7 +243,7 @@ func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
 		if err := r.promise(ctx, world.Now); err != nil {
 			return 0, err
 		}
-		out = r.apply(ctx, world, plan)
+		out = r.apply(ctx, s)
 	}
 	for host, revision := range out.fences {
 		r.memory = r.memory.WithFence(host, revision)

@@ -308,7 +308,7 @@ func TestABlockIsChangedForOneMachineAtATime(t *testing.T) {
 				Of: nodesync.Subject{Host: name, KubernetesNode: name}, Block: block, Addresses: []nodesync.Reservation{{Address: block.Addr(), Handle: name}},
 			})
 		}
-		out := r.apply(t.Context(), nodesync.World{}, plan)
+		out := r.apply(t.Context(), &scene{plan: plan})
 		if len(out.applied) != 6 || w.most != 1 || w.all != 2 {
 			t.Errorf("%d steps were tried, with up to %d writes to one block and %d to all at a time", len(out.applied), w.most, w.all)
 		}

@@ -155,23 +155,21 @@ func contentHash(entry Entry) (string, error) {
 const sameEntryLife = time.Hour
 
 // entries are what is to be journalled of a plan, by machine.
-func entries(
-	w nodesync.World, plan nodesync.Plan, objects map[string][]calico.Object, addresses map[string][]calico.HeldAddress,
-) map[nodesync.Subject]Entry {
-	out := make(map[nodesync.Subject]Entry, len(plan.Decisions))
-	for _, d := range plan.Decisions {
+func entries(s *scene) map[nodesync.Subject]Entry {
+	out := make(map[nodesync.Subject]Entry, len(s.plan.Decisions))
+	for _, d := range s.plan.Decisions {
 		entry := Entry{
-			Time: w.Now, ClusterUID: w.Kubernetes.ClusterUID, Host: d.Of.Host, KubernetesNode: d.Of.KubernetesNode, Because: d.Because, Leftovers: d.Of.Leftovers,
+			Time: s.Now, ClusterUID: s.Kubernetes.ClusterUID, Host: d.Of.Host, KubernetesNode: d.Of.KubernetesNode, Because: d.Because, Leftovers: d.Of.Leftovers,
 		}
 		if !entry.Leftovers { // those are read right before they are removed
-			entry.Objects, entry.Addresses = objects[d.Of.Host], addresses[d.Of.Host]
+			entry.Objects, entry.Addresses = s.objects[d.Of.Host], s.addresses[d.Of.Host]
 		}
 		out[d.Of] = entry
 	}
-	for _, s := range plan.Steps {
-		entry := out[s.Subject()]
-		entry.Steps = append(entry.Steps, s.String())
-		out[s.Subject()] = entry
+	for _, step := range s.plan.Steps {
+		entry := out[step.Subject()]
+		entry.Steps = append(entry.Steps, step.String())
+		out[step.Subject()] = entry
 	}
 	return out
 }

@@ -76,7 +76,7 @@ func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision 
 		leftovers[i] = translateLeftover(h.Leftover)
 		held[i] = nodesync.Sandboxed{Leftover: leftovers[i], Container: h.Container}
 	}
-	old := nodesync.OldSandboxes(w.Calico.Nodes, held, r.lookUpPods(ctx, leftovers))
+	old := nodesync.OldSandboxes(w.Calico.Nodes, held, r.lookUpPods(ctx, podsOf(leftovers)))
 	w.Calico.Leftovers = append(w.Calico.Leftovers, old...)
 	return nil
 }
@@ -101,29 +101,20 @@ func storedLeftovers(leftovers []nodesync.Leftover) []calico.Leftover {
 	return out
 }
 
-// observeLeftovers reads the pods and machines of leftovers that are due.
-func (r *Reconciler) observeLeftovers(ctx context.Context, w *nodesync.World) {
-	if r.LeftoverCluster == nil {
-		return
-	}
-	for _, node := range nodesync.LeftoverMachines(*w, r.effective()) {
-		w.Kubernetes.Heartbeats = append(w.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
-	}
-	if len(w.Kubernetes.Heartbeats) > 0 {
-		w.Kubernetes.Pods = r.lookUpPods(ctx, nodesync.LeftoverSuspects(*w, r.effective()))
-	}
-}
-
-// lookUpPods reads each of the leftovers' pods once.
-func (r *Reconciler) lookUpPods(ctx context.Context, leftovers []nodesync.Leftover) []nodesync.PodLookup {
+// podsOf are the pods of leftovers, each once.
+func podsOf(leftovers []nodesync.Leftover) (pods [][2]string) {
 	read := map[[2]string]bool{}
-	var pods [][2]string
 	for _, l := range leftovers {
 		if pod := [2]string{l.Namespace, l.Pod}; !read[pod] {
 			read[pod] = true
 			pods = append(pods, pod)
 		}
 	}
+	return pods
+}
+
+// lookUpPods reads each of the pods.
+func (r *Reconciler) lookUpPods(ctx context.Context, pods [][2]string) []nodesync.PodLookup {
 	out := make([]nodesync.PodLookup, len(pods))
 	group, _ := workers(ctx, r.Workers)
 	for i, pod := range pods {
@@ -142,7 +133,7 @@ func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftover
 	if r.LeftoverCluster == nil || r.LeftoverStore == nil {
 		return errors.New("leftovers of pods cannot be read here")
 	}
-	for _, pod := range r.lookUpPods(ctx, step.Leftovers) {
+	for _, pod := range r.lookUpPods(ctx, podsOf(step.Leftovers)) {
 		if pod.Verdict == nodesync.VerdictUnknown {
 			return fmt.Errorf("it is unknown whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
 		}

@@ -6,16 +6,25 @@ package controller
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// observe adds both sides to what is known already and so gathers a whole World, or returns an error; it never returns a part of one.
+// scene is what a round knows.
+type scene struct {
+	nodesync.World
+	// plan is the latest of this round.
+	plan nodesync.Plan
+	// objects are the stored objects of the suspects, for the journal, and addresses what they hold.
+	objects   map[string][]calico.Object
+	addresses map[string][]calico.HeldAddress
+}
+
+// observe adds both sides to what is known already, or returns an error; it never returns a part of one.
 //
 // Kubernetes is listed after Calico was read, so that a machine which joined in between is seen alive: a Calico Node cannot be older than
-// the Kubernetes Node that it was started for. What only concerns suspects is read for them alone.
+// the Kubernetes Node that it was started for.
 func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.World, error) {
 	snapshot, err := r.Datastore.Snapshot(ctx)
 	if err != nil {
@@ -34,32 +43,69 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 		return w, fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	w.Sightings = r.Cluster.Sightings()
-	if len(w.Memory.Leftovers)+len(w.Calico.Leftovers) > 0 {
-		r.observeLeftovers(ctx, &w)
-	}
-	suspects, reports := nodesync.Suspects(w, r.effective())
-	if len(reports) > 0 && !snapshot.OwnCluster {
-		read, err := r.Datastore.Reports(ctx, snapshot.Revision, reports)
-		if err != nil {
-			return w, err
-		}
-		for _, report := range read {
-			w.Calico.Reports = append(w.Calico.Reports, nodesync.Report(report))
-		}
-	}
-	if len(suspects) == 0 {
-		return w, nil
-	}
-	return w, r.observeSuspects(ctx, &w, snapshot.Revision, suspects)
+	return w, nil
 }
 
-func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, revision int64, suspects []nodesync.Subject) error {
+// need is a kind of what a plan needs to know: what only concerns suspects is read for them alone.
+type need string
+
+const (
+	needHeartbeats need = "heartbeats"
+	needReports    need = "reports"
+	needSuspects   need = "suspects"
+	needPods       need = "pods"
+	needAddresses  need = "addresses"
+)
+
+// needs are the kinds of what the plan of a scene needs, in the order in which it is read.
+func (r *Reconciler) needs(of nodesync.Needs) (all []need) {
+	for _, n := range []struct {
+		need need
+		due  bool
+	}{
+		{needHeartbeats, len(of.Heartbeats) > 0 && r.LeftoverCluster != nil}, {needReports, len(of.Reports) > 0}, {needSuspects, len(of.Suspects) > 0},
+		{needPods, len(of.Pods) > 0 && r.LeftoverCluster != nil}, {needAddresses, len(of.Addresses) > 0},
+	} {
+		if n.due {
+			all = append(all, n.need)
+		}
+	}
+	return all
+}
+
+// satisfy reads what the plan of a scene needs of a kind.
+func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (err error) {
+	switch needs := s.plan.Needs; n {
+	case needHeartbeats:
+		for _, node := range needs.Heartbeats {
+			s.Kubernetes.Heartbeats = append(s.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
+		}
+	case needReports:
+		var read []calico.Report
+		if read, err = r.Datastore.Reports(ctx, s.Calico.Revision, needs.Reports); err == nil {
+			for _, report := range read {
+				s.Calico.Reports = append(s.Calico.Reports, nodesync.Report(report))
+			}
+		}
+	case needSuspects:
+		err = r.observeSuspects(ctx, s, needs.Suspects)
+	case needPods:
+		s.Kubernetes.Pods = r.lookUpPods(ctx, needs.Pods)
+	case needAddresses:
+		if s.Kubernetes.PodAddresses, err = r.Cluster.PodsWithAddresses(ctx, needs.Addresses); err != nil {
+			err = fmt.Errorf("asking which pods have the addresses of hosts without a Calico Node: %w", err)
+		}
+	}
+	return err
+}
+
+func (r *Reconciler) observeSuspects(ctx context.Context, s *scene, suspects []nodesync.Subject) error {
 	names, read := make([]string, len(suspects)), make([]nodesync.Kubernetes, len(suspects))
 	group, live := workers(ctx, r.Workers)
-	for i, s := range suspects {
-		names[i] = s.Host
+	for i, of := range suspects {
+		names[i] = of.Host
 		group.Go(func() (err error) {
-			read[i], err = readSuspect(live, r.Cluster, s, r.Config)
+			read[i], err = readSuspect(live, r.Cluster, of, r.Config)
 			return err
 		})
 	}
@@ -67,22 +113,21 @@ func (r *Reconciler) observeSuspects(ctx context.Context, w *nodesync.World, rev
 		return err
 	}
 	for _, k := range read {
-		w.Kubernetes.CalicoPods = append(w.Kubernetes.CalicoPods, k.CalicoPods...)
-		w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, k.Lookups...)
-		w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, k.RunningPods...)
+		s.Kubernetes.CalicoPods = append(s.Kubernetes.CalicoPods, k.CalicoPods...)
+		s.Kubernetes.Lookups = append(s.Kubernetes.Lookups, k.Lookups...)
+		s.Kubernetes.RunningPods = append(s.Kubernetes.RunningPods, k.RunningPods...)
 	}
-	hosts, err := r.Datastore.Hosts(ctx, revision, names)
+	hosts, err := r.Datastore.Hosts(ctx, s.Calico.Revision, names)
 	if err != nil {
 		return err
 	}
 	r.forgetEmpty(hosts)
-	w.Calico.Hosts = translateHosts(hosts)
-	r.objects, r.addresses = make(map[string][]calico.Object, len(hosts)), make(map[string][]calico.HeldAddress, len(hosts))
+	s.Calico.Hosts = translateHosts(hosts)
+	s.objects, s.addresses = make(map[string][]calico.Object, len(hosts)), make(map[string][]calico.HeldAddress, len(hosts))
 	for _, h := range hosts {
-		r.objects[h.Name] = h.Objects
-		r.addresses[h.Name] = h.Addresses
+		s.objects[h.Name], s.addresses[h.Name] = h.Objects, h.Addresses
 	}
-	return r.observeAddresses(ctx, w, nodesync.Orphans(*w, suspects))
+	return nil
 }
 
 // readSuspect reads what Kubernetes says of one suspect.
@@ -103,35 +148,6 @@ func readSuspect(
 		k.RunningPods = append(k.RunningPods, pods)
 	}
 	return k, nil
-}
-
-// observeAddresses asks which addresses of hosts without identity a running pod has, and whether the pods exist whose
-// endpoints are under a name that is not all that its machine goes by.
-func (r *Reconciler) observeAddresses(ctx context.Context, w *nodesync.World, orphans map[string]bool) error {
-	var addresses []netip.Addr
-	for _, h := range w.Calico.Hosts {
-		exact, orphan := orphans[h.Name]
-		for _, e := range h.Endpoints {
-			if exact && r.LeftoverCluster != nil {
-				w.Kubernetes.Pods = append(w.Kubernetes.Pods, r.LeftoverCluster.LookUpPod(ctx, e.Namespace, e.Pod))
-			}
-		}
-		for _, b := range h.Blocks {
-			for _, a := range b.Allocations {
-				if a.Host == h.Name && orphan {
-					addresses = append(addresses, a.Address)
-				}
-			}
-		}
-	}
-	if len(addresses) == 0 {
-		return nil
-	}
-	var err error
-	if w.Kubernetes.PodAddresses, err = r.Cluster.PodsWithAddresses(ctx, addresses); err != nil {
-		return fmt.Errorf("asking which pods have the addresses of hosts without a Calico Node: %w", err)
-	}
-	return nil
 }
 
 func translateSnapshot(s calico.Snapshot) nodesync.Calico {

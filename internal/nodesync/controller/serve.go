@@ -155,19 +155,16 @@ func (r *Reconciler) named(request Request) *Reconciler {
 func (r *Reconciler) forgetNamed(ctx context.Context, request Request, last Answer, answer *Answer) error {
 	sub := r.named(request)
 	for n := range requestRounds {
-		world, err := sub.gather(ctx)
+		s, err := sub.gather(ctx)
+		if err == nil && n == 0 && len(s.plan.Unknown(request.Names)) > 0 && !s.Calico.Swept {
+			// The last sweep may have been too early to find it.
+			sub.strays = nil
+			s, err = sub.gather(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		plan := nodesync.MakePlan(world, sub.effective())
-		if n == 0 && len(plan.Unknown(request.Names)) > 0 && !world.Calico.Swept {
-			// The last sweep may have been too early to find it.
-			sub.strays = nil
-			if world, err = sub.gather(ctx); err != nil {
-				return err
-			}
-			plan = nodesync.MakePlan(world, sub.effective())
-		}
+		plan := s.plan
 		if n == 0 {
 			answer.addUnknown(plan.Unknown(request.Names), last)
 		}
@@ -179,10 +176,10 @@ func (r *Reconciler) forgetNamed(ctx context.Context, request Request, last Answ
 		}
 		sub.memory = plan.Memory
 		r.memory.Absences = plan.Memory.Absences // whose blocks stay is known to the next round as well
-		if err := r.promise(ctx, world.Now); err != nil {
+		if err := r.promise(ctx, s.Now); err != nil {
 			return err
 		}
-		out := sub.apply(ctx, world, plan)
+		out := sub.apply(ctx, s)
 		for host, revision := range out.fences {
 			sub.memory = sub.memory.WithFence(host, revision)
 		}

@@ -195,7 +195,7 @@ func TestWhatIsLeftAloneIsHeld(t *testing.T) {
 func TestAControllerForARequest(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{
-		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, Leftovers: []nodesync.SeenLeftover{{}}},
+		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, LeftoverMemory: nodesync.LeftoverMemory{Leftovers: []nodesync.SeenLeftover{{}}}},
 		strays: map[string]bool{"n9": true}, mentioned: map[string]bool{"n8": true}, sweptAt: time.Unix(1, 0),
 		announced: announced{said: map[string]time.Time{}, leftovers: map[string]bool{"n7": true}},
 	}
