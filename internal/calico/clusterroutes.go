@@ -40,9 +40,9 @@ func (b *BGPKubernetes) ClusterRoutes(ctx context.Context) (s clusterroutes.Sett
 }
 
 // ClusterRoutes reads what decides who programs the routes between nodes. The error is one sentence.
-func (e *Etcd) ClusterRoutes(ctx context.Context) (s clusterroutes.Settings, err error) {
+func (d *Etcd) ClusterRoutes(ctx context.Context) (s clusterroutes.Settings, err error) {
 	for _, resource := range routeResources() {
-		answer, err := e.get(ctx, assumed.CalicoResources+resource+"/", clientv3.WithPrefix())
+		answer, err := d.get(ctx, assumed.CalicoResources+resource+"/", clientv3.WithPrefix())
 		if err != nil {
 			return s, fmt.Errorf("reading Calico's %s: %w", resource, err)
 		}

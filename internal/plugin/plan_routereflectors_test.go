@@ -184,7 +184,7 @@ func planReflectors(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 	patch("--subresource=", `{"spec":{"paused":null}}`)
 
 	mustKubectl(t, cluster, `{"apiVersion":"crd.projectcalico.org/v1","kind":"IPPool","metadata":{"name":"pods"},"spec":{"cidr":"10.244.0.0/16","vxlanMode":"Always"}}`, "create", "-f", "-")
-	expect(t, 2, "", ask("main"), "note: route reflectors are not needed: BGP carries no route between nodes, since Felix programs those of IP pools pods (VXLAN); keep them only for ")
+	expect(t, 2, "", ask("main"), "note: route reflectors are not needed: BGP carries no route between nodes, since", "Felix programs those of IP pools pods (VXLAN); keep them only for")
 	mustKubectl(t, cluster, "", "delete", "ippools.crd.projectcalico.org", "pods")
 
 	_, completed, _ := run(t, []string{"__complete", "plan", "rr", "--kubeconfig", kubeconfig, "main", ""})

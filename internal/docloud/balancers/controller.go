@@ -215,7 +215,7 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 			Name: "digitalocean-loadbalancer", Clock: c.o.Clock, Gate: c.o.Gate, Workers: lookers, Keys: c.keys,
 			Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 		},
-		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again", KeyName: "service",
+		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again",
 		Time: time.Hour, // each call has its own bound
 		Writes: []outputs.Write{
 			{System: outputs.DigitalOcean, Kind: "v2/load_balancers", Verbs: []string{"POST"}},

@@ -108,6 +108,15 @@ func (p *scene) note(plan loadbalancer.Plan) {
 	}
 }
 
+// trust asks whether the account is still this cluster's; now reads that again.
+func (p *scene) trust(ctx context.Context, now bool) *loadbalancer.Trust {
+	ask := p.c.o.Fleet.Trusted
+	if now {
+		ask = p.c.o.Fleet.TrustedNow
+	}
+	return &loadbalancer.Trust{Doubt: ask(ctx)}
+}
+
 // read reads what a plan needs, in an order that matters: what is made is looked for after the Service was read, and a
 // load balancer that still has a certificate is seen after the list that lacks it: DigitalOcean would have replaced it.
 func (p *scene) read(ctx context.Context, needs loadbalancer.Needs) reconcile.Learned {
@@ -121,11 +130,7 @@ func (p *scene) read(ctx context.Context, needs loadbalancer.Needs) reconcile.Le
 		w.Again = needs.Again
 	}
 	if needs.Trust {
-		ask := p.c.o.Fleet.Trusted
-		if needs.Account {
-			ask = p.c.o.Fleet.TrustedNow
-		}
-		w.Trust = &loadbalancer.Trust{Doubt: ask(ctx)}
+		w.Trust = p.trust(ctx, needs.Account)
 	}
 	if needs.Live {
 		live, err := p.c.read(ctx, w.Service)

@@ -33,8 +33,6 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Log logr.Logger
 	// Failure is the log's message for a round that failed.
 	Failure string
-	// KeyName is what keys are called in logs, empty for "key".
-	KeyName string
 	// Time bounds one round.
 	Time time.Duration
 	// Keyless says that keys are only reasons for a round: what is noted in one holds for all.
@@ -379,7 +377,7 @@ func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
 	}
 	log := r.o.Log
 	if done.Key != Only {
-		log = log.WithValues(cmp.Or(r.o.KeyName, "key"), done.Key)
+		log = log.WithValues("key", done.Key)
 	}
 	if o := OutcomeOf(done.again); o == Conflict || o == Gone {
 		log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/routereflector/plancmd"
 )
@@ -88,11 +89,15 @@ func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes 
 
 // tellRoutes says before the plans whether reflectors are of any use.
 func tellRoutes(s observe.BGP, notes io.Writer) {
-	switch what := s.Routes.Judge().NotNeeded(); {
+	what := ""
+	switch useless := s.Routes.Judge().NotNeeded(); {
 	case len(s.Topologies) == 0:
 	case s.NoRoutes != "":
-		fmt.Fprintln(notes, "note: whether BGP carries routes between nodes is unknown: "+s.NoRoutes)
-	case what != "":
-		fmt.Fprintln(notes, "note: "+what+"; keep them only for routes of Services or to routers outside the cluster")
+		what = "whether BGP carries routes between nodes is unknown: " + s.NoRoutes
+	case useless != "":
+		what = useless + "; keep them only for routes of Services or to routers outside the cluster"
+	}
+	if what != "" {
+		fmt.Fprint(notes, prose.Wrap("note: ", "      ", what, 80))
 	}
 }
