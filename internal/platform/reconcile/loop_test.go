@@ -58,7 +58,11 @@ func (r *runs) expect(t *testing.T, what string, want ...time.Duration) {
 	}
 }
 
-func wait(d time.Duration) { <-time.After(d) }
+// wait lets time go by, and all that is due by then come to rest.
+func wait(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
 
 func TestMarksTakeEffectWhenItIsQuietOrTheyHaveWaitedLongEnough(t *testing.T) {
 	t.Parallel()

@@ -238,7 +238,7 @@ func TestRoundsOverAKeyTakeTurns(t *testing.T) {
 				}
 			}()
 		}
-		<-time.After(3 * time.Second)
+		wait(3 * time.Second)
 		slices.Sort(s.said)
 		if want := []string{"a1s", "a2s", "b1s"}; !slices.Equal(s.said, want) {
 			t.Errorf("rounds %v, want %v", s.said, want)

@@ -78,11 +78,11 @@ func New(client kubernetes.Interface) *reconcile.Runner[World, reconcile.None, L
 
 func Example() {
 	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{team: "red"}}})
-	fmt.Printf("%+v\n", New(client).Once(context.Background(), reconcile.Only))
+	fmt.Println("wrote:", New(client).Once(context.Background(), reconcile.Only).Wrote)
 	shop, err := client.CoreV1().Namespaces().Get(context.Background(), "shop", metav1.GetOptions{})
 	fmt.Println(shop.Labels, err)
 	// Output:
-	// {Next:0s Failed:false Wrote:true}
+	// wrote: true
 	// map[example.com/team:red] <nil>
 }
 
