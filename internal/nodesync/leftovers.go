@@ -225,7 +225,7 @@ func (s *census) livingMachines(w World) map[string]living {
 	return out
 }
 
-// leftoverPlanner decides about what pods that are gone have left on machines that live. With the planner of machines it shares what that has found out
+// leftoverPlanner decides about what pods that are gone have left on existing machines. With the planner of machines it shares what that has found out
 // about machines, and nothing else.
 type leftoverPlanner struct {
 	Plan
