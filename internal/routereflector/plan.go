@@ -97,7 +97,7 @@ const (
 	ReasonSizing Reason = "InvalidSizing"
 	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free address.
 	ReasonClusterID Reason = "InvalidClusterID"
-	// ReasonSelector of Accepted=False: a selector of the spec is none by the rules of Kubernetes' labels.
+	// ReasonSelector of Accepted=False: a selector of the spec is not a valid label selector.
 	ReasonSelector Reason = "InvalidSelector"
 	// ReasonClusterIDTaken of Accepted=False: a node or an older topology has the cluster ID already.
 	ReasonClusterIDTaken Reason = "ClusterIDTaken"

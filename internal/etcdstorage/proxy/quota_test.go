@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"hash/maphash"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -76,5 +77,17 @@ func TestGrowthWaitsForWritesThatAnEarlierBookLetIn(t *testing.T) {
 				t.Error("growth waits though the book has come to the write")
 			}
 		})
+	}
+}
+
+// A key may hold any byte: no range may be taken for another one that was counted before.
+func TestRangesAreLearntApart(t *testing.T) {
+	t.Parallel()
+	l := learnt{seed: maphash.MakeSeed()}
+	l.learn(l.hash(wire.Span{Key: "a\x00b", End: "c"}), 1)
+	for _, other := range []wire.Span{{Key: "a", End: "b\x00c"}, {Key: "a\x00b\x00c"}, {End: "a\x00b\x00c"}} {
+		if keys, known := l.keys(l.hash(other)); known {
+			t.Errorf("%+q has %d keys of another range", other, keys)
+		}
 	}
 }

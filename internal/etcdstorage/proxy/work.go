@@ -69,12 +69,7 @@ type learnt struct {
 
 // hash is never 0.
 func (l *learnt) hash(span wire.Span) uint64 {
-	var h maphash.Hash
-	h.SetSeed(l.seed)
-	_, _ = h.WriteString(span.Key)
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(span.End)
-	return max(h.Sum64(), 1)
+	return max(maphash.Comparable(l.seed, span), 1)
 }
 
 func (l *learnt) keys(span uint64) (keys int64, known bool) {

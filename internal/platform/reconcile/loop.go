@@ -48,9 +48,8 @@ type Result struct {
 	// Next is when to look again, 0 for when there is a reason to. Failed says that the pass is to be tried again, later each time.
 	Next   time.Duration
 	Failed bool
-	// Due is when something is due by the clock, the zero time for never. From then on the key is passed over before those of which nothing is,
-	// until a pass that
-	// neither changes anything nor fails.
+	// Due is when something is due by the clock, the zero time for never. From then on the key is passed over before
+	// those of which nothing is, until a pass that neither changes anything nor fails.
 	Due time.Time
 	// Wrote reports that something was changed.
 	Wrote bool
@@ -98,13 +97,17 @@ func NewLoop(o LoopOptions) *Loop {
 type order struct {
 	workqueue.Queue[string]
 
-	due func(key string) bool
+	due func() map[string]bool
 }
 
-// Pop implements workqueue.Queue.
+// Pop implements workqueue.Queue. Without a date it costs what the queue's does.
 func (o *order) Pop() (first string) {
+	due := o.due()
+	if len(due) == 0 {
+		return o.Queue.Pop()
+	}
 	for range o.Len() { // once around, so that the others stay in their order
-		if key := o.Queue.Pop(); first == "" && o.due(key) {
+		if key := o.Queue.Pop(); first == "" && due[key] {
 			first = key
 		} else {
 			o.Push(key)
@@ -116,12 +119,20 @@ func (o *order) Pop() (first string) {
 	return first
 }
 
-// overdue reports that something is due of a key.
-func (l *Loop) overdue(key string) bool {
+// overdue are the keys of which something is due, nil for none.
+func (l *Loop) overdue() (keys map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, known := l.dates[key]
-	return known && !l.o.Clock.Now().Before(at)
+	for key, at := range l.dates {
+		if l.o.Clock.Now().Before(at) {
+			continue
+		}
+		if keys == nil {
+			keys = map[string]bool{}
+		}
+		keys[key] = true
+	}
+	return keys
 }
 
 // Add asks for a pass over a key now; AddAfter later.

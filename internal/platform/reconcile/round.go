@@ -200,14 +200,17 @@ func (r *Runner[W, N, S, M]) round(
 	ctx context.Context, key string, observe func(ctx context.Context, key string) (W, error),
 ) (done Round[W, N, S, M]) {
 	done.Key, done.Began = key, r.o.Clock.Now()
-	var errs []error
+	var errs, unread []error // unread are those of needs, which are not asked for again in this round
 	w, err := observe(ctx, key)
 	done.World = w
 	if err != nil {
 		errs = append(errs, err)
 	}
 	for again, asked := err == nil, map[N]bool{}; again; {
-		done.Plan, errs = r.decide(ctx, w, asked)
+		var failed []error
+		done.Plan, failed = r.decide(ctx, w, asked)
+		unread = append(unread, failed...)
+		errs = slices.Concat(unread, done.Plan.Unread)
 		steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
 		if done.Plan.Memory != nil {
 			if err := r.o.Save(ctx, *done.Plan.Memory); err != nil {
@@ -219,10 +222,10 @@ func (r *Runner[W, N, S, M]) round(
 				errs, steps = append(errs, fmt.Errorf("nothing is changed for now: %w", done.Doubt)), always
 			}
 		}
-		applied, failed := r.apply(ctx, w, steps)
+		applied, undone := r.apply(ctx, w, steps)
 		done.Applied = append(done.Applied, applied...)
 		if again = done.Plan.Again && len(applied) > 0 && ctx.Err() == nil; !again {
-			errs = append(errs, failed...)
+			errs = append(errs, undone...)
 		}
 	}
 	done.again = errors.Join(errs...)
@@ -232,7 +235,8 @@ func (r *Runner[W, N, S, M]) round(
 	return done
 }
 
-// decide plans, and again each time when something was read that a plan needs and that was not asked for yet.
+// decide plans, and again each time when something was read that a plan needs and that was not asked for yet. The errors
+// are those of needs.
 func (r *Runner[W, N, S, M]) decide(ctx context.Context, w W, asked map[N]bool) (plan Plan[N, S, M], errs []error) {
 	for {
 		plan = r.o.Plan(w)
@@ -245,7 +249,7 @@ func (r *Runner[W, N, S, M]) decide(ctx context.Context, w W, asked map[N]bool) 
 		learned, failed := r.satisfy(ctx, w, due)
 		errs = append(errs, failed...)
 		if !learned {
-			return plan, append(errs, plan.Unread...)
+			return plan, errs
 		}
 	}
 }

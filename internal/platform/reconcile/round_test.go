@@ -147,6 +147,16 @@ func TestRound(t *testing.T) {
 			},
 			want: "observe, save m, a/1, b/1", result: reconcile.Result{Wrote: true},
 		},
+		"what was not read is not forgotten when the plan is made again": {
+			failing: map[string]error{"read x": broken},
+			plan: func(s *scene) plan {
+				if !slices.Contains(s.said, "a/1") {
+					return plan{Needs: []string{"x"}, Steps: []step{"a/1"}, Again: true}
+				}
+				return plan{Steps: []step{"b/1"}}
+			},
+			want: "observe, read x, a/1, b/1", result: reconcile.Result{Wrote: true, Failed: true},
+		},
 		"a refusal waits for the world": {
 			plan: func(*scene) plan { return plan{Refusals: []error{broken}} },
 			want: "observe", result: reconcile.Result{},
