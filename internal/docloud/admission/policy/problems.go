@@ -161,13 +161,16 @@ func (s side) sizes() string {
 		lit("annotation "+annotation.SizeUnit+" is "), quoted(unit), lit(", but "+annotation.SizeSlug+" is "), slug))
 }
 
+// inherited reports whether a Service has this annotation from the cluster's defaults: one of its own wins, even if empty.
+func (s side) inherited(name string) string { return "(" + supplied(name) + " && !(" + s.has(name) + "))" }
+
 // sticky refuses sticky sessions without a cookie and its time.
 func (s side) sticky() string {
 	ttl := s.value(annotation.StickySessionsCookieTTL)
 	since := ", since " + annotation.StickySessionsType + " is " + annotation.StickyCookies
 	return fmt.Sprintf("(%s != %s ? [] : %s)", s.value(annotation.StickySessionsType), lit(annotation.StickyCookies), sum(
-		when(s.value(annotation.StickySessionsCookieName)+` == "" && !`+supplied(annotation.StickySessionsCookieName), s.wrong(annotation.StickySessionsCookieName, "it must be the name of a cookie"+since)),
-		when(short(ttl)+" && !"+integer(ttl)+" && !("+ttl+` == "" && `+supplied(annotation.StickySessionsCookieTTL)+")", s.wrong(annotation.StickySessionsCookieTTL, "it must be a whole number of seconds"+since))))
+		when(s.value(annotation.StickySessionsCookieName)+` == "" && !`+s.inherited(annotation.StickySessionsCookieName), s.wrong(annotation.StickySessionsCookieName, "it must be the name of a cookie"+since)),
+		when(short(ttl)+" && !"+integer(ttl)+" && !"+s.inherited(annotation.StickySessionsCookieTTL), s.wrong(annotation.StickySessionsCookieTTL, "it must be a whole number of seconds"+since))))
 }
 
 // stack refuses two stacks where there is one.
