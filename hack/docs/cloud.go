@@ -47,7 +47,7 @@ func environment() string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.name, cell(v.fallback), cell(v.meaning))
 	}
 	b.WriteString("\n## Flags\n\nMooring's own flags are `--allow-certificate-domains`, `--allow-load-balancer-take-over`, `--firewall-allow-reserved-ports`, " +
-		"`--firewall-reserved-ports`, `--load-balancer-defaults-file`, `--out-of-service-grace-period`, `--out-of-service-taint`, `--require-cluster-tag` and `--token-file`. All others are those of Kubernetes' framework for cloud controller managers.\n\n")
+		"`--firewall-reserved-ports`, `--load-balancer-defaults-file`, `--out-of-service-grace-period`, `--out-of-service-taint`, `--require-cluster-tag`, `--token-file` and `--volume-startup-taint`. All others are those of Kubernetes' framework for cloud controller managers.\n\n")
 	return b.String()
 }
 

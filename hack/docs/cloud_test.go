@@ -24,7 +24,7 @@ func eventReasons(t *testing.T) []string {
 	t.Helper()
 	named, form := regexp.MustCompile(`^(reason|Reason|Event)[A-Z]`), regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	found := map[string]bool{}
-	for _, folder := range []string{"annotation", "loadbalancer", "machines", "firewalls", "clustertag", "shutdowns"} {
+	for _, folder := range []string{"annotation", "loadbalancer", "machines", "firewalls", "clustertag", "startuptaint", "shutdowns"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "internal", "docloud", folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)

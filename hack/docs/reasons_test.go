@@ -38,7 +38,8 @@ func TestNobodyElseWritesEvents(t *testing.T) {
 	maps.DeleteFunc(found, func(_ string, writes bool) bool { return !writes })
 	delete(found, "internal/docloud/app")        // it hands the framework's on to Kubernetes' leader election
 	delete(found, "internal/docloud/provider")   // it makes those of the others
-	delete(found, "internal/docloud/clustertag") // it is handed one as all others are
+	delete(found, "internal/docloud/clustertag") // it is handed one as all others are, and so is the next
+	delete(found, "internal/docloud/startuptaint")
 	delete(found, "internal/platform/reconcile") // it sends what others note
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(writers())), slices.Sorted(maps.Keys(found))); diff != "" {
 		t.Errorf("- followed, + with a recorder:\n%s", diff)

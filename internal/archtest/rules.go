@@ -62,7 +62,7 @@ func components() []component {
 			},
 			acting: []string{
 				"internal/docloud/doapi/...", "internal/docloud/cached", "internal/docloud/machines", "internal/docloud/balancers",
-				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns", "internal/docloud/leftovers",
+				"internal/docloud/provider/...", "internal/docloud/firewalls/...", "internal/docloud/clustertag/...", "internal/docloud/shutdowns", "internal/docloud/startuptaint", "internal/docloud/leftovers",
 				"internal/docloud/defaults", "internal/docloud/csi", "internal/docloud/blockdevice",
 			},
 			apps: []string{"internal/docloud/app/...", "internal/docloud/admissionapp/...", "internal/docloud/csiapp/..."},

@@ -125,6 +125,12 @@ func tag(image string) string {
 	return tag
 }
 
+// has reports whether a flag that is true or false is given as true.
+func (w Workload) has(name string) bool {
+	value, set := w.flag(name)
+	return set && value != "false"
+}
+
 // flag is the value of a flag of one or two dashes, behind a "=" or as the next word; set reports whether it is there. One without a value
 // is "true". The last one wins, as it does in Go.
 func (w Workload) flag(name string) (value string, set bool) {

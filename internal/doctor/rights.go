@@ -120,7 +120,7 @@ func (i *installed) find() bool {
 	switch i.component.name {
 	case cloud:
 		file = "releases/digitalocean-cloud-controller-manager/latest.yml"
-		if value, set := i.workload.flag("out-of-service-taint"); set && value != "false" {
+		if i.workload.has("out-of-service-taint") {
 			file = "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
 		}
 	case storage:
@@ -140,6 +140,13 @@ func (i *installed) find() bool {
 		i.manifest.rules = slices.DeleteFunc(i.manifest.rules, func(r rule) bool {
 			return !slices.ContainsFunc(other.rules, func(o rule) bool { return fmt.Sprint(o) == fmt.Sprint(r) })
 		})
+	}
+	if i.component.name == cloud && i.workload.has("volume-startup-taint") {
+		for _, r := range shippedAs("dist/digitalocean-cloud-controller-manager-startup-taint.yaml").rules {
+			if r.resource == "csinodes" {
+				i.manifest.rules = append(i.manifest.rules, r)
+			}
+		}
 	}
 	i.manifest.rules = slices.DeleteFunc(i.manifest.rules, i.unused)
 	for n := range i.manifest.rules {

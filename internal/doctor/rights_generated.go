@@ -161,5 +161,22 @@ func shipped() []manifest {
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authentication.k8s.io", resource: "tokenreviews", names: []string(nil), verbs: []string{"create"}},
 			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authorization.k8s.io", resource: "subjectaccessreviews", names: []string(nil), verbs: []string{"create"}},
 		}},
+		{file: "dist/digitalocean-cloud-controller-manager-startup-taint.yaml", namespace: "kube-system", account: "cloud-controller-manager", rules: []rule{
+			{role: "Role digitalocean-cloud-controller-manager", own: true, in: "kube-node-lease", group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"get", "list"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string(nil), verbs: []string{"create"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager", "digitalocean-cloud-controller-manager-account"}, verbs: []string{"get", "update"}},
+			{role: "Role digitalocean-cloud-controller-manager", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"cloud-controller-manager"}, verbs: []string{"watch"}},
+			{role: "Role digitalocean-cloud-controller-manager-out-of-service", own: true, group: "coordination.k8s.io", resource: "leases", names: []string{"digitalocean-cloud-controller-manager-out-of-service"}, verbs: []string{"get", "update"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes", names: []string(nil), verbs: []string{"get", "list", "watch", "update", "patch", "delete"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "nodes/status", names: []string(nil), verbs: []string{"patch"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "services", names: []string(nil), verbs: []string{"list", "watch", "patch"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "services/status", names: []string(nil), verbs: []string{"patch"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "namespaces", names: []string(nil), verbs: []string{"get"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "discovery.k8s.io", resource: "endpointslices", names: []string(nil), verbs: []string{"list", "watch"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "", resource: "events", names: []string(nil), verbs: []string{"create", "patch"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authentication.k8s.io", resource: "tokenreviews", names: []string(nil), verbs: []string{"create"}},
+			{role: "ClusterRole system:cloud-controller-manager", own: false, group: "authorization.k8s.io", resource: "subjectaccessreviews", names: []string(nil), verbs: []string{"create"}},
+			{role: "ClusterRole system:cloud-controller-manager:startup-taint", own: false, group: "storage.k8s.io", resource: "csinodes", names: []string(nil), verbs: []string{"list", "watch"}},
+		}},
 	}
 }

@@ -45,6 +45,7 @@ func cloudScenarios() map[string]string {
 		"defaults":               `digitaloceanCloudControllerManager: {enabled: true}`,
 		"without out-of-service": `digitaloceanCloudControllerManager: {enabled: true, outOfService: {enabled: false}}`,
 		"environment":            `digitaloceanCloudControllerManager: {enabled: true, token: {from: environment}, outOfService: {enabled: false}}`,
+		"startup taint":          `digitaloceanCloudControllerManager: {enabled: true, volumeStartupTaint: true}`,
 		"everything": `
 imagePullSecrets: [{name: registry}]
 digitaloceanCloudControllerManager:

@@ -83,6 +83,7 @@ func TestChartRendersWhatConfigRenders(t *testing.T) {
 	compare(cloudComponent+"/base", cloudNamespace, cloudScenarios()["environment"])
 	compare(cloudComponent+"/overlays/token-file", cloudNamespace, cloudScenarios()["without out-of-service"])
 	compare(cloudComponent+"/overlays/out-of-service", cloudNamespace, cloudScenarios()["defaults"])
+	compare(cloudComponent+"/overlays/startup-taint", cloudNamespace, cloudScenarios()["startup taint"])
 	compare(volumesComponent+"/base", cloudNamespace, volumesScenarios()["defaults"])
 	compare(reflectorsComponent+"/overlays/kubernetes", namespace, reflectorsScenarios()["without the kind"])
 	compare(reflectorsComponent+"/overlays/etcdv3", namespace, reflectorsScenarios()["etcdv3"])

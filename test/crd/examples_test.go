@@ -24,7 +24,7 @@ import (
 func TestExamplesHaveOnlyKnownFields(t *testing.T) {
 	t.Parallel()
 	clients := map[string]client.Client{
-		etcdv1alpha1.GroupVersion.String() + "/EtcdStorage":            storages(t),
+		etcdv1alpha1.GroupVersion.String() + "/EtcdStorage":           storages(t),
 		bgpv1alpha1.GroupVersion.String() + "/RouteReflectorTopology": topologies(t),
 	}
 	tried := map[string]int{}

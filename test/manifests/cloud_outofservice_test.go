@@ -15,18 +15,21 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
-// TestRightsOfOutOfService runs the real program with exactly the rights of the overlay: a machine that is off gets the taint, nothing is forbidden, and none
-// of the rights that the overlay adds is without use.
-func TestRightsOfOutOfService(t *testing.T) {
+// TestRightsOfTheTaints runs the real program with exactly the rights of the overlay startup-taint, which has those of
+// out-of-service: a machine that is off gets the one taint, a machine whose kubelet has registered the volume driver loses
+// the other, nothing is forbidden, and none of the rights that the overlays add is without use.
+func TestRightsOfTheTaints(t *testing.T) {
 	t.Parallel()
-	const overlay = "dist/" + cloudName + "-out-of-service.yaml"
+	const overlay = "dist/" + cloudName + "-startup-taint.yaml"
 	c := controlplane.New(t)
 	install := files(t)[overlay]
 	server := objects.ConnectTo(t, c)
@@ -54,6 +57,17 @@ func TestRightsOfOutOfService(t *testing.T) {
 		}
 		return ""
 	})
+	r.volumes("off-1")
+	for _, role := range objects.OfKind[rbacv1.ClusterRole](t, install, "ClusterRole") {
+		if role.Name != "system:cloud-controller-manager:startup-taint" {
+			continue // the others are those of the base
+		}
+		for _, rule := range role.Rules {
+			for _, right := range r.api.unused("", rule) {
+				t.Errorf("%s: ClusterRole %s: nothing uses the right to %s", overlay, role.Name, right)
+			}
+		}
+	}
 	for _, role := range objects.OfKind[rbacv1.Role](t, install, "Role") {
 		if role.Namespace != corev1.NamespaceNodeLease && role.Name != cloudName+"-out-of-service" {
 			continue // the others are those of the base
@@ -64,4 +78,28 @@ func TestRightsOfOutOfService(t *testing.T) {
 			}
 		}
 	}
+}
+
+// volumes gives a Node the start-up taint and has its kubelet register the volume driver, which removes it.
+func (r *cloudRun) volumes(name string) {
+	r.t.Helper()
+	ctx, client := r.t.Context(), r.cluster.Client
+	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	must(r.t, err)
+	const driver, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/agent-not-ready"
+	body := fmt.Sprintf(`[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":"NoSchedule"}]}]`, key)
+	_, err = client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
+	must(r.t, err)
+	_, err = client.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: n.UID}}},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "1"}}},
+	}, metav1.CreateOptions{})
+	must(r.t, err)
+	testkit.Eventually(r.t, "the start-up taint to be removed", func() string {
+		n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || tainted(n, key) {
+			return fmt.Sprintf("%v (%v)", n.Spec.Taints, err)
+		}
+		return ""
+	})
 }

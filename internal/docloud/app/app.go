@@ -42,6 +42,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/docloud/startuptaint"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
@@ -94,6 +95,8 @@ type commandOptions struct {
 	domains []string
 	// requireTag lets only droplets with the cluster's tag be targets.
 	requireTag bool
+	// startupTaint lets the taint be removed with which kubelets may register until the volume driver is.
+	startupTaint bool
 	// ports are which ports of the machines themselves Services may open; reserved are more of them.
 	ports        firewall.Config
 	reserved     []string
@@ -133,6 +136,9 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 		"Domains for which the Services of all namespaces may have certificates, such as example.com and *.example.com, "+
 			"or * for all. Others need an annotation of the namespace: "+loadbalancer.DomainsAnnotation+".")
 	o.outOfService.addFlags(sections.FlagSet("digitalocean"))
+	sections.FlagSet("digitalocean").BoolVar(&o.startupTaint, "volume-startup-taint", false,
+		"Remove the taint "+startuptaint.Key+" from Nodes on which the volume driver is registered. Configure kubelets to "+
+			"register with it, so that no Pod is placed on a machine before the number of its volumes is known.")
 	for _, section := range sections.FlagSets {
 		command.Flags().AddFlagSet(section)
 	}
@@ -190,6 +196,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 		return err
 	}
 	environment.ports, environment.takeOver, environment.outOfService = o.ports, o.takeOver, o.outOfService
+	environment.startupTaint = o.startupTaint
 	if environment.requireTag = o.requireTag; o.requireTag && environment.clusterID == "" {
 		return fmt.Errorf("--require-cluster-tag needs %s", envClusterID)
 	}
@@ -275,7 +282,8 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 	return provider.New(gate, instances, controller, others...).Probing(client), nil
 }
 
-// extras are the controllers that work only where the environment asks for them: that of the firewall, and that of the cluster's tag.
+// extras are the controllers that work only where they are asked for: those of the firewall, of the cluster's tag, and of
+// the start-up taint.
 func extras(e environment, client *doapi.Client, common provider.Common, gate *reconcile.Gate, log logr.Logger, registry prometheus.Registerer) []provider.Extra {
 	var out []provider.Extra
 	if e.firewallName != "" {
@@ -289,6 +297,9 @@ func extras(e environment, client *doapi.Client, common provider.Common, gate *r
 		out = append(out, clustertag.New(clustertag.Options{
 			API: client, Surroundings: common, Gate: gate, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log, Metrics: clustertag.NewMetrics(registry),
 		}))
+	}
+	if e.startupTaint {
+		out = append(out, startuptaint.New(clock.RealClock{}, gate, log))
 	}
 	return out
 }

@@ -48,6 +48,7 @@ type environment struct {
 	takeOver                            bool            // --allow-load-balancer-take-over
 	domains                             []string        // --allow-certificate-domains
 	requireTag                          bool            // --require-cluster-tag
+	startupTaint                        bool            // --volume-startup-taint
 	outOfService                        outOfServiceOptions
 	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string

@@ -25,6 +25,7 @@ app: {{ include "digitaloceanCloudControllerManager.name" . }}
   "require-cluster-tag" "set digitaloceanCloudControllerManager.requireClusterTag"
   "out-of-service-taint" "set digitaloceanCloudControllerManager.outOfService.enabled, which gives the rights that it needs"
   "out-of-service-grace-period" "set digitaloceanCloudControllerManager.outOfService.gracePeriod"
+  "volume-startup-taint" "set digitaloceanCloudControllerManager.volumeStartupTaint, which gives the rights that it needs"
   "leader-elect" "there are several replicas, also while one is replaced"
   "leader-elect-resource-name" "the Role allows one Lease"
   "leader-elect-resource-namespace" "the Role allows the Lease in kube-system only"

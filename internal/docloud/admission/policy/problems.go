@@ -162,7 +162,9 @@ func (s side) sizes() string {
 }
 
 // inherited reports whether a Service has this annotation from the cluster's defaults: one of its own wins, even if empty.
-func (s side) inherited(name string) string { return "(" + supplied(name) + " && !(" + s.has(name) + "))" }
+func (s side) inherited(name string) string {
+	return "(" + supplied(name) + " && !(" + s.has(name) + "))"
+}
 
 // sticky refuses sticky sessions without a cookie and its time.
 func (s side) sticky() string {
