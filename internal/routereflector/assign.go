@@ -107,10 +107,7 @@ func newAssignment(w stages, d design, r roster) *assignment {
 			a.members = append(a.members, n)
 		}
 	}
-	slices.SortFunc(a.members, func(x, y *Node) int {
-		return cmp.Or(cmp.Compare(boolInt(y.unlabeled()), boolInt(x.unlabeled())),
-			cmp.Compare(rendezvous(w.Topology.Name, x.Name), rendezvous(w.Topology.Name, y.Name)), strings.Compare(x.Name, y.Name))
-	})
+	a.sortMembers()
 	for _, n := range a.members {
 		in, joins := a.where(n)
 		switch {
@@ -124,6 +121,18 @@ func newAssignment(w stages, d design, r roster) *assignment {
 	}
 	a.cap = w.groupCap(len(a.members), len(d.groups))
 	return a
+}
+
+// sortMembers puts those without a label first, and then in an order that follows from names alone.
+func (a *assignment) sortMembers() {
+	places := make(map[*Node]uint64, len(a.members)) // each is a hash, which takes longer than all else here
+	for _, n := range a.members {
+		places[n] = rendezvous(a.w.Topology.Name, n.Name)
+	}
+	slices.SortFunc(a.members, func(x, y *Node) int {
+		return cmp.Or(cmp.Compare(boolInt(y.unlabeled()), boolInt(x.unlabeled())),
+			cmp.Compare(places[x], places[y]), strings.Compare(x.Name, y.Name))
+	})
 }
 
 // groupCap is how many clients a group may have: a quarter more than its share, and no more than the limit if that is enough for all.

@@ -14,6 +14,9 @@ import (
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{1_000, 5_000, 15_000, 100_000} {
 		w := cluster(nodes, 3)
+		if nodes <= 15_000 { // more are refused: a hundred groups give too many paths
+			benchmarkDefault(b, cluster(nodes, 3))
+		}
 		w.Topology.Spec.Mode = v1alpha1.ModeFlat
 		b.Run(fmt.Sprintf("enable/%d", nodes), func(b *testing.B) {
 			b.ReportAllocs()
@@ -38,5 +41,21 @@ func BenchmarkPlan(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// benchmarkDefault plans for `spec: {}`: from the mesh, and when all is done.
+func benchmarkDefault(b *testing.B, w World) {
+	b.Helper()
+	for _, kind := range []string{"enable", "steady"} {
+		b.Run(fmt.Sprintf("%s-default/%d", kind, len(w.Nodes)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := Make(w); len(p.Refusals) > 0 || len(p.Steps) > 0 != (kind == "enable") {
+					b.Fatal("not that plan")
+				}
+			}
+		})
+		w = inTheEnd(w) // which writes labels
 	}
 }

@@ -36,6 +36,7 @@ type state struct {
 	nodes []Node
 	peers []Peer
 	mesh  bool
+	known known
 }
 
 func (w World) state() state {
@@ -49,6 +50,7 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 		s.mesh = step.Kind == MeshOn
 	case EnsurePeer, RemovePeer, RetirePeer:
 		s.peers = slices.DeleteFunc(slices.Clone(s.peers), func(p Peer) bool { return p.Name == step.Peer.Name })
+		s.known = s.known.without(step.Peer.Name)
 		if step.Kind == EnsurePeer {
 			s.peers = append(s.peers, step.Peer)
 		}
@@ -79,6 +81,7 @@ func (s state) after(step Step, t v1alpha1.RouteReflectorTopology) state {
 			n.ClusterID, n.Written = "", nil
 		default: // no other step changes a role
 		}
+		s.known = s.known.with(s.nodes, at, s.peers)
 	}
 	return s
 }
@@ -121,9 +124,11 @@ func (j judged) paths() (own, foreign int) {
 
 // judge asks the model about a state in which everything has settled. known are states of the same nodes that it has been asked about.
 func (w checks) judge(s state, known ...judged) judged {
-	j := judged{state: s}
-	for _, f := range familiesOf(s.nodes) {
-		j.networks = append(j.networks, f.network(s.nodes, s.peers, s.mesh))
+	j := judged{state: s.remembering()}
+	for i, f := range families() {
+		if f.speaks(s.nodes) {
+			j.networks = append(j.networks, f.networkOf(s.nodes, s.peers, s.mesh, func(p *Peer) (from, to []int32) { return j.endsOf(i, p) }))
+		}
 	}
 	j.checks, j.verdicts = w.verdicts(j.state, j.networks, "", known...)
 	return j
@@ -161,9 +166,10 @@ func (w checks) verdicts(s state, networks []*reachability.Network, exempt strin
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without clients.
 func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt string) int {
 	var reflectors []int32
+	serves := make([]bool, len(s.nodes))
 	for i := range s.nodes {
 		if node := &s.nodes[i]; node.isReflectorOf(&w.Topology) && f.up(node) {
-			reflectors = append(reflectors, int32(i))
+			reflectors, serves[i] = append(reflectors, int32(i)), true
 		}
 	}
 	at, least := w.in(s), -1
@@ -173,12 +179,7 @@ func (w checks) leastSessions(f family, s state, n *reachability.Network, exempt
 		if node.Name == exempt || !f.up(node) || !node.isClient(&w.Topology) {
 			continue
 		}
-		count := 0
-		for _, r := range reflectors {
-			if n.HasSession(int32(i), r) {
-				count++
-			}
-		}
+		count := n.SessionsWith(int32(i), serves)
 		if count == 0 && partedFromAll(n, int32(i), slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
 			return s.nodes[r].Name == exempt || !clients.has(node, s.nodes[r].group())
 		})) {

@@ -35,12 +35,12 @@ func inTheEnd(w World) World {
 	return w
 }
 
-// 5,000 nodes with the defaults: ten groups, 22 reflectors, 23 BGPPeers, 500 sessions with clients for each at most, and 8 paths to a prefix at most.
+// 5,000 nodes with the defaults: five groups, 12 reflectors, 13 BGPPeers, 1,000 sessions with clients for each at most, and 8 paths to a prefix at most.
 func TestFiveThousandNodes(t *testing.T) {
 	t.Parallel()
 	w := cluster(5000, 3)
 	enable := Make(w)
-	if len(enable.Refusals) > 0 || enable.Mode != v1alpha1.ModeHierarchical || len(enable.Groups) != 11 || len(enable.Reflectors) != 22 || len(enable.Peers) != 23 {
+	if len(enable.Refusals) > 0 || enable.Mode != v1alpha1.ModeHierarchical || len(enable.Groups) != 6 || len(enable.Reflectors) != 12 || len(enable.Peers) != 13 {
 		t.Fatalf("%s with %d groups, %d reflectors, %d BGPPeers; %+v", enable.Mode, len(enable.Groups), len(enable.Reflectors), len(enable.Peers), enable.Refusals)
 	}
 	ids := map[string]bool{}
@@ -56,7 +56,7 @@ func TestFiveThousandNodes(t *testing.T) {
 			t.Errorf("group %s has the reflectors %v in %d zones", g.Name, g.Reflectors, len(zones))
 		}
 	}
-	if len(ids) != 11 {
+	if len(ids) != 6 {
 		t.Errorf("%d cluster IDs", len(ids))
 	}
 	w = inTheEnd(w)
@@ -66,8 +66,8 @@ func TestFiveThousandNodes(t *testing.T) {
 	if p.Checks.UnreachablePairs != 0 || paths != 8 || p.Checks.MinSessionsPerClient != 2 {
 		t.Errorf("%d paths but to the spines, %+v", paths, p.Checks)
 	}
-	// What a spine announces comes to the other spine by each of the 20 reflectors, and so to everybody.
-	if p.Checks.MaxPathsPerPrefix != 2*(2+9*2) {
+	// What a spine announces comes to the other spine by each of the 10 reflectors, and so to everybody.
+	if p.Checks.MaxPathsPerPrefix != 2*(2+4*2) {
 		t.Errorf("%d paths to a spine", p.Checks.MaxPathsPerPrefix)
 	}
 	if len(p.Steps) != 0 || len(p.Refusals) != 0 {
@@ -79,7 +79,7 @@ func TestFiveThousandNodes(t *testing.T) {
 			most = max(most, network.Sessions(int32(i)))
 		}
 	}
-	if most > 500+3 {
+	if most > 1000+3 {
 		t.Errorf("a reflector has %d sessions", most)
 	}
 	w.Nodes = append(w.Nodes, machine(5000, 3))

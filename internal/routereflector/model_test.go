@@ -30,7 +30,7 @@ func defaults() v1alpha1.RouteReflectorTopologySpec {
 			AvoidWorkloads: &avoid,
 			Tolerations:    []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
 		},
-		Sizing: v1alpha1.Sizing{MaxClientsPerReflector: 500, HysteresisPercent: &hysteresis},
+		Sizing: v1alpha1.Sizing{MaxClientsPerReflector: 1000, HysteresisPercent: &hysteresis},
 		Failure: v1alpha1.Failure{
 			NotReadyGrace: metav1.Duration{Duration: 2 * time.Minute}, UnreachableGrace: metav1.Duration{Duration: time.Minute},
 			Stabilization: &metav1.Duration{Duration: 5 * time.Minute},

@@ -21,14 +21,17 @@ func families() []family {
 
 // familiesOf leaves out the families of which no node has an address.
 func familiesOf(nodes []Node) []family {
-	return slices.DeleteFunc(families(), func(f family) bool {
-		for i := range nodes {
-			if f(&nodes[i]).IsValid() {
-				return false
-			}
+	return slices.DeleteFunc(families(), func(f family) bool { return !f.speaks(nodes) })
+}
+
+// speaks reports whether a node has an address of the family.
+func (f family) speaks(nodes []Node) bool {
+	for i := range nodes {
+		if f(&nodes[i]).IsValid() {
+			return true
 		}
-		return true
-	})
+	}
+	return false
 }
 
 // up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
@@ -39,6 +42,11 @@ func (f family) up(n *Node) bool {
 
 // network builds, by confd's rules, the sessions that there are once everything has settled.
 func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
+	return f.networkOf(nodes, peers, mesh, func(p *Peer) (from, to []int32) { return p.ends(f, nodes) })
+}
+
+// networkOf is network for who knows the ends of each BGPPeer.
+func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, ends func(*Peer) (from, to []int32)) *reachability.Network {
 	speakers := make([]reachability.Speaker, len(nodes))
 	up := make([]bool, len(nodes))
 	for i := range nodes {
@@ -53,7 +61,7 @@ func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Net
 			if wrong && !p.numbers() {
 				continue
 			}
-			from, to := p.ends(f, nodes)
+			from, to := ends(p)
 			for _, b := range to {
 				for _, a := range from {
 					switch {
@@ -108,16 +116,8 @@ func (s *sessions) ask(p *Peer, a, b int32) {
 // ends are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for all, one whose address is
 // not a node's names none (it is somebody outside).
 func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
-	is := func(n *Node) bool { return p.NodeMatcher == nil || p.NodeMatcher.Evaluate(n.Labels) }
-	if p.Node != "" {
-		is = func(n *Node) bool { return n.Name == p.Node }
-	}
-	names := func(n *Node) bool { return p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels) }
-	if p.PeerIP.IsValid() {
-		names = func(n *Node) bool { return f(n) == p.PeerIP }
-	}
 	for i := range nodes {
-		if names(&nodes[i]) {
+		if p.names(f, &nodes[i]) {
 			to = append(to, int32(i))
 		}
 	}
@@ -125,11 +125,26 @@ func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
 		return nil, nil
 	}
 	for i := range nodes {
-		if is(&nodes[i]) {
+		if p.isFor(&nodes[i]) {
 			from = append(from, int32(i))
 		}
 	}
 	return from, to
+}
+
+// isFor reports whether a BGPPeer is for a node, and names whether it names the node as a peer.
+func (p *Peer) isFor(n *Node) bool {
+	if p.Node != "" {
+		return n.Name == p.Node
+	}
+	return p.NodeMatcher == nil || p.NodeMatcher.Evaluate(n.Labels)
+}
+
+func (p *Peer) names(f family, n *Node) bool {
+	if p.PeerIP.IsValid() {
+		return f(n) == p.PeerIP
+	}
+	return p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels)
 }
 
 // Family is one address family of a cluster: who speaks in it, and the sessions that there are once everything has settled.

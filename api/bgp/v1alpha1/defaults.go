@@ -27,7 +27,7 @@ func SetDefaults(t *RouteReflectorTopology) {
 		}
 	}
 	setPointer(&s.Reflectors.AvoidWorkloads, true)
-	set(&s.Sizing.MaxClientsPerReflector, 500)
+	set(&s.Sizing.MaxClientsPerReflector, 1000)
 	set(&s.Sizing.MaxMeshNodes, 200)
 	setPointer(&s.Sizing.HysteresisPercent, 20)
 	if p := s.Sizing.PerZone; p != nil {

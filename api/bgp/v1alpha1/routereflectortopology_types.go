@@ -197,9 +197,9 @@ type WeightedSelector struct {
 
 // Sizing says how many clients one reflector serves, and optionally how many reflectors a zone has.
 type Sizing struct {
-	// maxClientsPerReflector is how many clients a reflector may have, 1 to 5000. Default 500. Above it mode Auto makes groups; mode Flat, or one with
+	// maxClientsPerReflector is how many clients a reflector may have, 1 to 5000. Default 1000. Above it mode Auto makes groups; mode Flat, or one with
 	// perZone, goes on and reports it.
-	// +kubebuilder:default=500
+	// +kubebuilder:default=1000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	// +optional

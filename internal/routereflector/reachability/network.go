@@ -118,6 +118,16 @@ func insert(list []int32, x int32) []int32 {
 // Sessions returns the number of sessions of the speaker with index i, those of the mesh not counted.
 func (n *Network) Sessions(i int32) int { return len(n.sessions[i]) }
 
+// SessionsWith counts the sessions of the speaker with index i with those of which is is true, those of the mesh not counted.
+func (n *Network) SessionsWith(i int32, is []bool) (count int) {
+	for _, peer := range n.sessions[i] {
+		if is[peer] {
+			count++
+		}
+	}
+	return count
+}
+
 // Connected reports whether two speakers have a session, be it of the mesh.
 func (n *Network) Connected(a, b int32) bool {
 	if n.speakers[a].Mesh && n.speakers[b].Mesh {

@@ -60,6 +60,8 @@ type holdings [][]arrival
 type flooder struct {
 	*Network
 	held holdings
+	// reflectors holds, for each reflector, those with which it has a session: of its clients, which are many, none passes a route on.
+	reflectors [][]int32
 	// queue are the routes to follow, in the order in which reflectors got hold of them.
 	queue []hop
 }
@@ -72,7 +74,18 @@ type hop struct {
 
 // flooder returns one that has followed nothing yet.
 func (n *Network) flooder() *flooder {
-	return &flooder{Network: n, held: make(holdings, len(n.speakers))}
+	f := &flooder{Network: n, held: make(holdings, len(n.speakers)), reflectors: make([][]int32, len(n.speakers))}
+	for at, s := range n.speakers {
+		if s.ClusterID == "" {
+			continue
+		}
+		for _, peer := range n.sessions[at] {
+			if n.speakers[peer].ClusterID != "" {
+				f.reflectors[at] = append(f.reflectors[at], peer)
+			}
+		}
+	}
+	return f
 }
 
 // flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once there are more than MaxPaths routes.
@@ -93,8 +106,8 @@ func (f *flooder) flood(origin int32) (held holdings, all bool) {
 		}
 		h := f.queue[next]
 		var list *clusterList
-		for _, peer := range f.sessions[h.at] {
-			if f.speakers[peer].ClusterID == "" || !f.passes(h.at, peer, h.arrival) {
+		for _, peer := range f.reflectors[h.at] {
+			if !f.passes(h.at, peer, h.arrival) {
 				continue
 			}
 			if list == nil {
