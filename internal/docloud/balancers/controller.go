@@ -66,8 +66,11 @@ type Timing struct {
 	// Quiet and Most debounce changes of Nodes: load balancers are looked at when nothing changed for Quiet (2 s), and after Most (15 s) at the latest,
 	// but not again within Most after a change was sent: however long Nodes come and go, that is one change of each in each Most.
 	Quiet, Most time.Duration
-	// Resync is how often all load balancers are looked at for what was changed elsewhere (5 min, and up to a fifth more by chance).
+	// Resync is how often all Services are reconciled (5 min, and up to Drift more).
 	Resync time.Duration
+	// Drift is how often the list of load balancers is compared with the one before, one call for 200 of them (57 s, so
+	// that what was changed elsewhere is repaired within a minute; Resync if that is shorter).
+	Drift time.Duration
 	// Pending is how soon to look again at a load balancer that is busy (15 s), twice as long each time up to eight times that.
 	Pending time.Duration
 	// Change is in what time one change of a load balancer's settings is sent (15 s), after three at once; see loadbalancer.Turns.
@@ -91,6 +94,7 @@ type Timing struct {
 func (t Timing) withDefaults() Timing {
 	return Timing{
 		Quiet: cmp.Or(t.Quiet, 2*time.Second), Most: cmp.Or(t.Most, 15*time.Second), Resync: cmp.Or(t.Resync, 5*time.Minute),
+		Drift:   cmp.Or(t.Drift, min(57*time.Second, cmp.Or(t.Resync, time.Minute))),
 		Pending: cmp.Or(t.Pending, 15*time.Second), Change: cmp.Or(t.Change, 15*time.Second), Poll: cmp.Or(t.Poll, 5*time.Second), ListAge: cmp.Or(t.ListAge, 10*time.Second),
 		CertificateAge: cmp.Or(t.CertificateAge, 15*time.Minute), CertificateDoubt: cmp.Or(t.CertificateDoubt, time.Minute),
 		Settle: cmp.Or(t.Settle, 15*time.Second), Unanswered: cmp.Or(t.Unanswered, time.Minute),
@@ -127,6 +131,7 @@ const lookers = 4
 //	Service changes ──> framework ── EnsureLoadBalancer ── call ──┐
 //	Node changes ──> Mark ───────┐                                ├──> round: observe, plan, at most one change
 //	UpdateLoadBalancer ──────────┼──> queue ── observe ───────────┘
+//	the list shows a change ─────┤
 //	every few minutes ───────────┘
 type Controller struct {
 	o            Options
@@ -147,6 +152,7 @@ type Controller struct {
 	// Set by Follow, before the loop follows.
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
+	synced   cache.InformerSynced
 }
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
@@ -213,7 +219,7 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 	r := reconcile.New(reconcile.Options[*scene, loadbalancer.Needs, loadbalancer.Step, memory]{
 		LoopOptions: reconcile.LoopOptions{
 			Name: "digitalocean-loadbalancer", Clock: c.o.Clock, Gate: c.o.Gate, Workers: lookers, Keys: c.keys,
-			Quiet: t.Quiet, Most: t.Most, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+			Quiet: t.Quiet, Most: t.Most, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 		},
 		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again",
 		Time: time.Hour, // each call has its own bound
@@ -249,6 +255,7 @@ func (c *Controller) listedAt(at func() time.Time) time.Time {
 func (c *Controller) Start(ctx context.Context, client kubernetes.Interface, recorder events.EventRecorder) {
 	c.client, c.loop.Events, c.endpoints.until = client, recorder, ctx.Done()
 	c.loop.Start(ctx)
+	c.startDrift(ctx)
 }
 
 // Follow reads Nodes and Services from informers that somebody else starts.
@@ -256,7 +263,8 @@ func (c *Controller) Follow(factory informers.SharedInformerFactory) {
 	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
 	c.nodes, c.services = nodes.Lister(), services.Lister()
 	c.watch(nodes.Informer(), services.Informer())
-	c.loop.Follow(nodes.Informer().HasSynced, services.Informer().HasSynced)
+	c.synced = func() bool { return nodes.Informer().HasSynced() && services.Informer().HasSynced() }
+	c.loop.Follow(c.synced)
 }
 
 // Wake tries now what waits after a failure: its cause may be over.

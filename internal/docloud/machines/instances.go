@@ -29,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
@@ -39,6 +40,9 @@ type Config struct {
 	// StatusAge is how old the list may be when a Node that is well is described, DoubtAge when one is not ready, PendingAge
 	// when one is new, which is also how soon one that waits is looked at again.
 	StatusAge, DoubtAge, PendingAge time.Duration
+	// SettledAge is how old the list may be, for each call that it takes beyond the first, when a Node is described of
+	// which nothing is expected to change, and SettledMost at most.
+	SettledAge, SettledMost time.Duration
 	// PageAge is how old the list must be for each call that it takes to read it again on behalf of a Node that is not ready, so that in no
 	// hour there are more than 3600 s / PageAge such calls; on behalf of a new one it is half of that.
 	PageAge time.Duration
@@ -64,6 +68,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Decision: instance.DefaultConfig(), StatusAge: time.Minute, DoubtAge: 15 * time.Second, PendingAge: 3 * time.Second, PageAge: 15 * time.Second,
+		SettledAge: 7 * time.Minute, SettledMost: 28 * time.Minute,
 		AskBurst: 110, AskEvery: 15 * time.Second, RecordName: RecordName, EventEvery: 10 * time.Minute, TokenEvery: 15 * time.Second,
 	}
 }
@@ -153,7 +158,7 @@ func (m *Instances) Departing(departing func(*corev1.Node) error) { m.departing 
 // Doubtful returns the list of droplets as new as a Node needs it that has not been ready since then: the one by which
 // its existence is decided.
 func (m *Instances) Doubtful(ctx context.Context, since time.Time) (*DropletList, error) {
-	return m.doubt(ctx, since)
+	return m.doubt(ctx, since, 0)
 }
 
 const (
@@ -184,14 +189,19 @@ func (m *Instances) nodes() ([]*corev1.Node, error) {
 }
 
 // doubtAge is how old the list may be when a Node is not ready, pendingAge when one is new: the longer the list the older, but always young
-// enough to be believed about what it lacks.
-func (m *Instances) doubtAge(since time.Time) time.Duration {
-	return m.age(max(m.config.DoubtAge, m.clock.Since(since)/doubtPart), m.config.PageAge)
+// enough to be believed about what it lacks. One that holds the Node's droplet says that it is there, and may be older:
+// what is lost then is noticed later, and not believed before a new list lacks it.
+func (m *Instances) doubtAge(since time.Time, droplet int) time.Duration {
+	base, latest := max(m.config.DoubtAge, m.clock.Since(since)/doubtPart), m.snapshot.Latest()
+	if _, listed := latest.Droplet(droplet); listed {
+		return min(max(base, time.Duration(latest.pages())*m.config.PageAge), max(m.config.SettledMost, m.config.DoubtAge))
+	}
+	return m.age(base, m.config.PageAge)
 }
 
 // doubtPart is which part of the time that a Node has not been ready may pass until DigitalOcean's newest word is read: a
 // machine that has been lost for an hour is no news.
-const doubtPart = 6
+const doubtPart = 5
 
 // unready is since when a Node has not been ready, now if it does not say.
 func (m *Instances) unready(node *corev1.Node) time.Time {
@@ -327,7 +337,8 @@ func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verdict, error) {
 	const rounds = 4 // a list, a GET, a list again if it is older than that, and the verdict
 	ctx = doapi.Urgent(ctx, budget.Join)
-	_, listErr := m.doubt(ctx, m.unready(node))
+	droplet, _ := providerid.Parse(node.Spec.ProviderID) // the verdict says what is wrong with it
+	_, listErr := m.doubt(ctx, m.unready(node), droplet)
 	asked := false
 	for round := 1; ; round++ {
 		d, err := m.guard.decide(ctx)
@@ -349,7 +360,7 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 		}
 		if !news && d.Refresh {
 			var after *DropletList
-			after, listErr = m.doubt(ctx, m.unready(node))
+			after, listErr = m.doubt(ctx, m.unready(node), 0)
 			news = after != before
 		}
 		if !news {
@@ -358,12 +369,14 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 	}
 }
 
-// doubt returns the list for a Node that is not ready. One of its droplets with GPUs has to be as new, where there are any.
-func (m *Instances) doubt(ctx context.Context, since time.Time) (*DropletList, error) {
+// doubt returns the list for a Node that is not ready since then and has that droplet, 0 for one of which the list must
+// be new enough to be believed about what it lacks. The one of droplets with GPUs has to be as new, where there are any.
+func (m *Instances) doubt(ctx context.Context, since time.Time, droplet int) (*DropletList, error) {
+	age := m.doubtAge(since, droplet)
 	if m.snapshot.Latest().gpus > 0 {
-		return m.snapshot.GetWhole(ctx, m.doubtAge(since))
+		return m.snapshot.GetWhole(ctx, age)
 	}
-	return m.snapshot.Get(ctx, m.doubtAge(since))
+	return m.snapshot.Get(ctx, age)
 }
 
 // because adds to a verdict why there is no better list.
@@ -409,7 +422,7 @@ func (m *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	if err != nil {
 		return false, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	list, err := m.doubt(doapi.Urgent(ctx, budget.Join), m.unready(node))
+	list, err := m.doubt(doapi.Urgent(ctx, budget.Join), m.unready(node), id)
 	if d, ok := list.Droplet(id); ok {
 		return instance.IsShutdown(d), nil
 	}
@@ -490,7 +503,7 @@ func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Dr
 	if pending {
 		ctx = doapi.Urgent(ctx, budget.Join)
 	}
-	list, err := m.snapshot.Get(ctx, m.age(m.config.StatusAge, m.config.PageAge))
+	list, err := m.described(ctx, node)
 	if err != nil && (node.Spec.ProviderID == "" || m.clock.Since(list.At) > m.config.Decision.MaxListAge) {
 		return instance.Droplet{}, err
 	}
@@ -507,6 +520,28 @@ func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Dr
 		return m.newcomer(ctx, node)
 	}
 	return instance.Match(node, list.Droplets)
+}
+
+// described returns the list by which a Node is described. What a running droplet has does not change but for its tags:
+// where these are no labels, the list for Nodes that have long been ready and described may be old if it takes several
+// calls. A Node that stops being ready, waits or is new makes somebody read it in any case.
+func (m *Instances) described(ctx context.Context, node *corev1.Node) (*DropletList, error) {
+	age, latest := m.age(m.config.StatusAge, m.config.PageAge), m.snapshot.Latest()
+	id, err := providerid.Parse(node.Spec.ProviderID)
+	if _, listed := latest.Droplet(id); err == nil && listed && len(m.config.Labels) == 0 && settled(node, m.clock.Now()) {
+		age = max(age, min(time.Duration(latest.pages()-1)*m.config.SettledAge, m.config.SettledMost))
+	}
+	return m.snapshot.Get(ctx, age)
+}
+
+// settled reports whether a Node has all addresses, and has been ready for a while: an older list shows it as it is.
+func settled(node *corev1.Node, now time.Time) bool {
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > lastLook
+	})
+	private := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
+	return ready && private && (public(node.Status.Addresses) || loadbalancer.IsPrivate(node)) &&
+		!uninitialized(node) && now.Sub(node.CreationTimestamp.Time) > lastLook
 }
 
 // newcomer finds the droplet of a new Node. What is told of it now stays, the provider ID for ever and the addresses for
