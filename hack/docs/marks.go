@@ -15,7 +15,7 @@ import (
 // markFolders are the packages that have labels, annotations and finalizers of ours. A test finds those that are not here.
 func markFolders() []string {
 	return []string{
-		"api/bgp/v1alpha1", "api/etcd/v1alpha1", "internal/docloud/instance", "internal/docloud/loadbalancer", "internal/docloud/machines", "internal/docloud/outofservice", "internal/nodesync",
+		"api/bgp/v1alpha1", "api/etcd/v1alpha1", "internal/docloud/firewall", "internal/docloud/instance", "internal/docloud/loadbalancer", "internal/docloud/machines", "internal/docloud/outofservice", "internal/nodesync",
 		"internal/nodesync/controller", "internal/routereflector", "internal/routereflector/controller",
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 )
@@ -28,6 +29,7 @@ type wireFirewall struct {
 	OutboundRules []firewall.OutboundRule `json:"outbound_rules"`
 	DropletIDs    []int                   `json:"droplet_ids"`
 	Tags          []string                `json:"tags"`
+	CreatedAt     time.Time               `json:"created_at"`
 }
 
 func (w wireFirewall) translate() firewall.Observed { return firewall.Observed(w) }

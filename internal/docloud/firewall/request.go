@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -79,6 +80,8 @@ type Observed struct {
 	// DropletIDs and Tags are nil if they were not returned, be it for a token without the scope.
 	DropletIDs []int
 	Tags       []string
+	// CreatedAt is when DigitalOcean made it, the zero time if that was not returned.
+	CreatedAt time.Time
 }
 
 func (o Observed) String() string { return fmt.Sprintf("firewall %q (%s)", o.Name, o.ID) }

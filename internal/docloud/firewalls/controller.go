@@ -39,6 +39,9 @@ type Surroundings interface {
 	Trusted(ctx context.Context) error
 	// LoadBalancerIDs returns the IDs of all load balancers of the account, as they were not long ago.
 	LoadBalancerIDs(ctx context.Context) ([]string, error)
+	// Notes returns the annotations of the account's Lease, which hold the firewall's record, and Note writes one of them.
+	Notes(ctx context.Context) (map[string]string, error)
+	Note(ctx context.Context, name, value string) error
 }
 
 // Timing says when what is done. The zero value of a field is its default.

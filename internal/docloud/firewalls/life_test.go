@@ -289,7 +289,7 @@ func TestAnotherAccountIsNotTouched(t *testing.T) {
 			return w.Story()
 		})
 		w.nodePort("more")
-		w.resyncs()
+		cloud.Elapse(4 * w.timing.Resync)
 		if got := w.Writes(mark); len(got) != 0 {
 			t.Errorf("writes %v with a token of another account", got)
 		}

@@ -25,9 +25,11 @@ import (
 type memory struct {
 	// last is the firewall as it was last read or written, nil if it is to be read before anything is decided.
 	last *firewall.Observed
-	// id is that of the cluster's firewall, empty if it was not seen yet; epoch is when last and id were learned.
-	id    string
-	epoch uint64
+	// record says which firewall is the cluster's; epoch is when last and record were learned. It is recorded once there
+	// is a Lease of the account, which there is when a droplet of the cluster was seen.
+	record   firewall.Record
+	recorded bool
+	epoch    uint64
 	// rules are those that the firewall had when it was last seen, for one that was deleted since.
 	rules []firewall.InboundRule
 	// notKept are the differences that remained right after a PUT that was accepted.
@@ -65,14 +67,18 @@ const (
 	theBalancers need = "balancers"
 )
 
-// step makes the firewall, or makes it what it must be if there are differences.
+// step makes the firewall, or makes it what it must be if there are differences, or records that it is the cluster's.
 type step struct {
 	name        string
 	differences []firewall.Difference
+	record      bool
 }
 
 // String implements fmt.Stringer.
 func (s step) String() string {
+	if s.record {
+		return fmt.Sprintf("recording firewall %q", s.name)
+	}
 	if s.differences == nil {
 		return fmt.Sprintf("making firewall %q", s.name)
 	}
@@ -82,7 +88,7 @@ func (s step) String() string {
 // observe lists Services. What is remembered of another account is forgotten, and a resync reads the firewall first, whatever is remembered of it.
 func (c *Controller) observe(_ context.Context, mark string) (*scene, error) {
 	if epoch := c.api.Epoch(); epoch != c.memory.epoch {
-		c.memory.last, c.memory.id, c.memory.epoch = nil, "", epoch
+		c.memory.last, c.memory.record, c.memory.epoch = nil, firewall.Record{}, epoch
 	}
 	s := &scene{outcome: outcomeUnchanged, known: map[need]bool{}}
 	if mark == markResync {
@@ -110,13 +116,15 @@ func (c *Controller) plan(s *scene) (p reconcile.Plan[need, step, reconcile.None
 	switch {
 	case err != nil:
 		p.Refusals = []error{err}
+	case last != nil && !c.memory.record.Holds(*last):
+		p.Steps, p.Again = []step{{name: c.config.Name, record: true}}, true
 	case last != nil && len(differences) == 0:
 	case !s.known[theFirewall]:
 		p.Needs = []need{theFirewall}
 	case (last == nil || firewall.Closes(differences)) && !s.known[theServices]:
 		p.Needs = []need{theServices}
 	default:
-		p.Steps = []step{{c.config.Name, differences}}
+		p.Steps = []step{{name: c.config.Name, differences: differences}}
 	}
 	return p
 }
@@ -144,6 +152,8 @@ func (c *Controller) write(ctx context.Context, s *scene, st step) (err error) {
 	switch {
 	case c.api.Epoch() != c.memory.epoch:
 		return cached.ErrMoved
+	case st.record:
+		return c.note(ctx, firewall.Record{ID: c.memory.last.ID})
 	case c.memory.last == nil:
 		err = c.create(ctx, s)
 	default:
@@ -160,8 +170,11 @@ func (c *Controller) read(ctx context.Context) (err error) {
 	began := c.clock.Now()
 	defer func() { c.metrics.read(err, ctx.Err() != nil, c.clock.Since(began)) }()
 	c.memory.last = nil
-	if c.memory.id != "" {
-		seen, err := c.api.Firewall(ctx, c.memory.id)
+	if err := c.recall(ctx); err != nil {
+		return err
+	}
+	if id := c.memory.record.ID; id != "" {
+		seen, err := c.api.Firewall(ctx, id)
 		switch {
 		case err == nil:
 			c.learn(seen)
@@ -169,24 +182,70 @@ func (c *Controller) read(ctx context.Context) (err error) {
 		case !errors.Is(err, doapi.ErrNotFound):
 			return fmt.Errorf("reading firewall %q: %w", c.config.Name, err)
 		}
-		c.log.Info("The firewall does not exist any more under its ID", "name", c.config.Name, "id", c.memory.id)
+		c.log.Info("The firewall does not exist any more under its ID", "name", c.config.Name, "id", id)
 	}
 	return c.find(ctx)
 }
 
-// find looks for the firewall by its name.
+// errDoubt means that what is recorded may not be about the account that answers.
+var errDoubt = errors.New("the firewall is left as it is")
+
+// recall reads what is recorded of the firewall.
+func (c *Controller) recall(ctx context.Context) error {
+	notes, err := c.surroundings.Notes(ctx)
+	if err != nil {
+		if doubt := c.surroundings.Trusted(ctx); doubt != nil {
+			return fmt.Errorf("%w: %w", errDoubt, doubt)
+		}
+	} else {
+		c.memory.recorded = notes != nil
+		c.memory.record, err = firewall.ParseRecord(notes)
+	}
+	if err != nil {
+		return fmt.Errorf("reading which firewall is this cluster's: %w", err)
+	}
+	return nil
+}
+
+// note records which firewall is the cluster's.
+func (c *Controller) note(ctx context.Context, r firewall.Record) error {
+	text, err := r.Format()
+	if err == nil && !c.memory.recorded { // it may have been made since
+		notes, doubt := c.surroundings.Notes(ctx)
+		c.memory.recorded, err = notes != nil, doubt
+	}
+	if err == nil && c.memory.recorded {
+		err = c.surroundings.Note(ctx, firewall.RecordAnnotation, text)
+	}
+	if err != nil {
+		return fmt.Errorf("recording firewall %q: %w", c.config.Name, err)
+	}
+	r.TakeOver = c.memory.record.TakeOver
+	c.memory.record = r
+	return nil
+}
+
+// find looks for the firewall where its ID is not known: the cluster's, and else the one that has its name.
 func (c *Controller) find(ctx context.Context) error {
 	list, err := c.api.Firewalls(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for firewall %q: %w", c.config.Name, err)
 	}
-	gone := c.memory.id
+	var named *firewall.Observed
 	for _, seen := range list {
-		// One that a GET by ID denies is in a list that is older.
-		if seen.Name == c.config.Name && (gone == "" || seen.ID != gone) {
-			c.learn(seen)
-			return nil
+		if seen.ID == c.memory.record.ID {
+			continue // one that a GET by ID denies is in a list that is older
 		}
+		ours, _ := c.memory.record.Whose(seen, c.config)
+		if ours || named == nil && seen.Name == c.config.Name {
+			named = &seen
+		}
+		if ours {
+			break
+		}
+	}
+	if named != nil {
+		c.learn(*named)
 	}
 	return nil
 }
@@ -194,24 +253,16 @@ func (c *Controller) find(ctx context.Context) error {
 // learn remembers how the firewall is.
 func (c *Controller) learn(seen firewall.Observed) {
 	c.memory.last = &seen
-	if ours, _ := c.ours(seen); ours {
-		c.memory.id, c.memory.rules = seen.ID, seen.InboundRules
+	if ours, _ := c.memory.record.Whose(seen, c.config); ours {
+		c.memory.rules = seen.InboundRules
 	}
-}
-
-// ours reports whether a firewall is the cluster's. One that was is, no matter who has changed its tags since.
-func (c *Controller) ours(seen firewall.Observed) (bool, string) {
-	if seen.ID == c.memory.id {
-		return true, ""
-	}
-	return firewall.Ours(seen, c.config)
 }
 
 // decide says what the firewall must be, and in what it differs from that. Without a firewall there are no differences.
 func (c *Controller) decide(s *scene) ([]firewall.Difference, error) {
 	last := c.memory.last
 	if last != nil {
-		if ours, why := c.ours(*last); !ours {
+		if ours, why := c.memory.record.Whose(*last, c.config); !ours {
 			s.outcome = outcomeRefused
 			s.warn(reasonForeign, why, why)
 			return nil, fmt.Errorf("%w: %s", errForeign, why)
@@ -277,13 +328,22 @@ func (c *Controller) confirm(ctx context.Context) ([]*corev1.Service, error) {
 // create makes the firewall. Without an answer it may have been made all the same, and where its name is taken an earlier attempt may have made
 // it: then it is looked for by name, and the next pass goes on from there.
 func (c *Controller) create(ctx context.Context, s *scene) error {
-	gone := c.memory.id
+	before := c.memory.record
+	gone := before.ID
+	if err := c.note(ctx, before.Attempting(c.config.Name, c.clock.Now())); err != nil {
+		return err
+	}
 	made, err := c.api.CreateFirewall(ctx, s.result.Request)
 	if err != nil {
+		if errors.Is(err, doapi.ErrRefused) { // the answer is no: what gets the name from now on is another's
+			err = errors.Join(err, c.note(ctx, before))
+		}
 		return err
 	}
 	s.outcome = outcomeCreated
-	c.memory.id = made.ID // it is ours, whatever it looks like
+	if err := c.note(ctx, firewall.Record{ID: made.ID}); err != nil {
+		return err // the attempt is recorded, and leads to it
+	}
 	c.learn(made)
 	c.log.Info("Made the firewall", "name", made.Name, "id", made.ID, "rules", len(s.result.Request.InboundRules))
 	if gone != "" {
@@ -300,7 +360,7 @@ func (c *Controller) update(ctx context.Context, s *scene, differences []firewal
 		return err
 	}
 	drift := bytes.Equal(settings, c.memory.inPlace)
-	c.log.Info("Changing the firewall", "name", c.config.Name, "id", c.memory.id, "differences", texts(differences))
+	c.log.Info("Changing the firewall", "name", c.config.Name, "id", c.memory.record.ID, "differences", texts(differences))
 	updated, err := c.api.UpdateFirewall(ctx, c.memory.last.ID, s.result.Request)
 	if err != nil {
 		return err

@@ -69,6 +69,8 @@ func (c *Controller) report(ctx context.Context, r *reconcile.Round[*scene, need
 	switch {
 	case r.Doubt != nil:
 		s.warn(reasonDoubt, "", r.Doubt.Error())
+	case errors.Is(err, errDoubt):
+		s.warn(reasonDoubt, "", err.Error())
 	case len(r.Applied) > 0 && errors.Is(err, doapi.ErrRefused):
 		s.outcome = outcomeRefused
 		s.warn(reasonRefused, "", err.Error())

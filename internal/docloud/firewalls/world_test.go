@@ -45,6 +45,7 @@ type world struct {
 	config   firewall.Config
 	timing   firewalls.Timing
 	provider *provider.Provider // of the newest run
+	port     string             // a node port
 }
 
 // newWorld makes a cluster of one machine. Times are short, but longer than an API server needs.
@@ -139,7 +140,7 @@ func (w *world) becomes(want ...string) digitalocean.Firewall {
 			return fmt.Sprintf("%d firewalls; %s", len(all), w.Story())
 		}
 		found = all[0]
-		if got := opened(found); !slices.Equal(got, want) || len(found.OutboundRules) != 3 || found.Name != w.Name || !slices.Equal(*found.Tags, w.config.Tags) {
+		if got := opened(found); !slices.Equal(got, want) || len(found.OutboundRules) != 3 || found.Name != w.config.Name || !slices.Equal(*found.Tags, w.config.Tags) {
 			return fmt.Sprintf("it lets in %q, want %q, and is %+v; %s", got, want, found, w.Story())
 		}
 		return ""

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -107,6 +108,56 @@ func (l *ledger) save(ctx context.Context, r accountRecord) error {
 		return fmt.Errorf("writing the account's record, Lease %s/%s: %w", RecordNamespace, l.name, err)
 	}
 	l.lease = saved
+	return nil
+}
+
+// Notes returns the annotations of the account's Lease, where controllers keep what else must outlive the process, nil for
+// no Lease. It is an error while the token belongs to another account, or that cannot be read: what is recorded is not
+// about what DigitalOcean shows then. It makes no call to DigitalOcean if the account is known.
+func (m *Instances) Notes(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, outsideTimeout)
+	defer cancel()
+	g := m.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.identify(ctx)
+	switch {
+	case g.recordErr != nil:
+		return nil, g.recordErr
+	case g.ledger.lease == nil:
+		return nil, nil
+	case g.current == instance.Account{}:
+		return nil, fmt.Errorf("the account of the token could not be read: %w", g.currentErr)
+	case !g.recorded.Account.SameOwner(g.current):
+		return nil, fmt.Errorf("the token is one of account %s, but this cluster is in account %s", g.current, g.recorded.Account)
+	}
+	return maps.Clone(g.ledger.lease.Annotations), nil
+}
+
+// Note writes an annotation of the account's Lease, or removes it if the value is empty. Without a Lease it is an error.
+func (m *Instances) Note(ctx context.Context, name, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, outsideTimeout)
+	defer cancel()
+	g := m.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.readRecord(ctx, g.clock.Now()) // somebody may have deleted it, or another leader may have written it
+	switch {
+	case g.recordErr != nil:
+		return g.recordErr
+	case g.ledger.lease == nil:
+		return fmt.Errorf("annotation %s cannot be written: there is no Lease %s/%s", name, RecordNamespace, g.ledger.name)
+	}
+	changed := g.ledger.lease.DeepCopy()
+	if delete(changed.Annotations, name); value != "" {
+		changed.Annotations[name] = value
+	}
+	saved, err := g.ledger.leases.Update(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		g.readAt = time.Time{}
+		return fmt.Errorf("writing annotation %s of Lease %s/%s: %w", name, RecordNamespace, g.ledger.name, err)
+	}
+	g.ledger.lease = saved
 	return nil
 }
 
