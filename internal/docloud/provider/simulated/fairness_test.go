@@ -22,10 +22,17 @@ import (
 // edited is a Service of the hostile author's.
 func edited(i int) string { return fmt.Sprintf("edited-%d", i) }
 
+// The names of the load balancers that another author's Services get, of one that is made meanwhile and of one that goes.
+const making, leaving = "auidmaking", "auidleaving"
+
+// waits are how long others wait for what they do, by what it is.
+type waits map[string]time.Duration
+
 // othersTimes are how long others wait, in a cluster in which an author edits ten Services nine times a second for five
 // minutes, or does not.
-func othersTimes(t *testing.T, hostile bool) (join, edit time.Duration, calls int) {
+func othersTimes(t *testing.T, hostile bool) (waited waits, calls int) {
 	t.Helper()
+	waited = waits{}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, likeDigitalOcean())
 		b.extras = everything
@@ -35,7 +42,9 @@ func othersTimes(t *testing.T, hostile bool) (join, edit time.Duration, calls in
 		for i := range 10 {
 			b.serve(edited(i), int32(100+i)) //nolint:gosec // there are few
 		}
-		b.serve("others", 1, func(s *corev1.Service) { s.Namespace = "others" })
+		others := func(s *corev1.Service) { s.Namespace = "others" }
+		b.serve("others", 1, others)
+		b.serve("leaving", 2, others)
 		b.start(death{})
 		defer b.stop()
 		elapse(30 * time.Minute)
@@ -60,13 +69,13 @@ func othersTimes(t *testing.T, hostile bool) (join, edit time.Duration, calls in
 			b.boot("new")
 			b.join("new")
 			b.set("others", "others", "7")
+			b.serve("making", 3, others)
+			b.remove("others", "leaving")
 			for range 600 {
-				targets, settings := b.arrived()
-				if targets && join == 0 {
-					join = time.Since(begun)
-				}
-				if settings && edit == 0 {
-					edit = time.Since(begun)
+				for what, done := range b.done() {
+					if _, before := waited[what]; done && !before {
+						waited[what] = time.Since(begun)
+					}
 				}
 				elapse(time.Second / 2)
 			}
@@ -84,7 +93,7 @@ func othersTimes(t *testing.T, hostile bool) (join, edit time.Duration, calls in
 			t.Errorf("the last settings are not sent: %s, want %s", has, wanted)
 		}
 	})
-	return join, edit, calls
+	return waited, calls
 }
 
 // set changes a setting of a Service, as kubectl annotate does.
@@ -96,12 +105,34 @@ func (b *bubble) set(namespace, name, value string) {
 	}
 }
 
-// arrived reports whether the Node that joined is a target of all, and whether the setting of the other author is in place.
-func (b *bubble) arrived() (targets, settings bool) {
+// remove deletes a Service, as kubectl delete does.
+func (b *bubble) remove(namespace, name string) {
+	services := b.store.CoreV1().Services(namespace)
+	s, err := services.Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	s.DeletionTimestamp = new(metav1.Now())
+	if _, err := services.Update(b.t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// done reports what of the others' deeds is done: the Node that joined is a target of all, the setting of the other author
+// is in place, the new Service has its address, and the load balancer of the deleted one is gone with it.
+func (b *bubble) done() map[string]bool {
 	all := b.cloud.Account("").LoadBalancers()
-	lacks := slices.ContainsFunc(all, func(lb sim.LoadBalancer) bool { return len(lb.DropletIDs) != 6 })
+	lacks := slices.ContainsFunc(all, func(lb sim.LoadBalancer) bool {
+		return len(lb.DropletIDs) != 6 && lb.Name != making && lb.Name != leaving
+	})
 	_, has := b.settings("others", "others")
-	return len(all) == 11 && !lacks, has == "7"
+	addresses := b.addresses()
+	_, there := addresses["leaving"]
+	return map[string]bool{
+		"a Node joins": !lacks, "an edit": has == "7", "a new Service": addresses["making"] != "",
+		"a deletion": !there && !slices.ContainsFunc(all, func(lb sim.LoadBalancer) bool { return lb.Name == leaving }),
+	}
 }
 
 // settings are what a Service asks for, and what its load balancer has.
@@ -119,19 +150,24 @@ func (b *bubble) settings(namespace, name string) (wanted, has string) {
 	return s.Annotations[annotation.Prefix+"healthcheck-healthy-threshold"], has
 }
 
-// One author who edits without end delays no Node that joins and no edit of another namespace, and is told; calls to
-// DigitalOcean stay far below its limits.
+// One author who edits without end delays no Node that joins and no edit, Service or deletion of another namespace, and is
+// told; calls to DigitalOcean stay far below its limits.
 func TestAHostileAuthorDelaysNobody(t *testing.T) {
 	t.Parallel()
-	join, edit, calls := othersTimes(t, false)
-	joinBeside, editBeside, callsBeside := othersTimes(t, true)
-	t.Logf("alone: a Node is a target of all after %s, an edit is in place after %s, %d calls; with the author: %s, %s, %d calls in %s",
-		join, edit, calls, joinBeside, editBeside, callsBeside, 7*time.Minute)
-	if join == 0 || edit == 0 || joinBeside == 0 || editBeside == 0 {
+	alone, calls := othersTimes(t, false)
+	beside, callsBeside := othersTimes(t, true)
+	t.Logf("alone: %v, %d calls; with the author: %v, %d calls in %s", alone, calls, beside, callsBeside, 7*time.Minute)
+	if len(alone) != 4 || len(beside) != 4 {
 		t.Fatal("something did not happen at all")
 	}
-	if joinBeside > 2*join || editBeside > max(2*edit, 2*time.Second) {
-		t.Errorf("others wait longer than twice their time")
+	for what, took := range beside {
+		most := 2 * alone[what]
+		if what == "an edit" || what == "a deletion" {
+			most = max(most, 2*time.Second) // alone they take less than is measured
+		}
+		if took > most {
+			t.Errorf("%s takes %s with the author, %s without: more than twice as long", what, took, alone[what])
+		}
 	}
 	if callsBeside > 600 {
 		t.Errorf("%d calls in seven minutes", callsBeside)
