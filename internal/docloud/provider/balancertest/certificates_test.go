@@ -6,6 +6,7 @@ package balancertest_test
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -308,4 +309,56 @@ func TestDefaultsAndProjects(t *testing.T) {
 			return lb.HTTPIdleTimeoutSeconds == 120 && lb.ProjectID == digitalocean.DefaultProject
 		})
 	})
+}
+
+// No certificate of the account is changed or deleted, whoever made it, whatever it is called and whatever becomes of the
+// Services that ask for its domains, also after another process took over: the program only makes what is missing.
+func TestCertificatesOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	domains := []string{"example.com"}
+	our := loadbalancer.ManagedName(domains)
+	for who, tt := range map[string]struct {
+		spec  digitalocean.CertificateSpec
+		state string
+		used  bool
+	}{
+		"a person's of another name":                   {digitalocean.CertificateSpec{Name: "hand-made", DNSNames: domains}, "verified", true},
+		"a person's or another cluster's of our name":  {digitalocean.CertificateSpec{Name: our, DNSNames: domains}, "verified", true},
+		"one of our name for other domains":            {digitalocean.CertificateSpec{Name: our, DNSNames: []string{"other.example"}}, "verified", false},
+		"one of our name that was uploaded":            {digitalocean.CertificateSpec{Name: our, Custom: true}, "verified", false},
+		"one of our name that could not be issued":     {digitalocean.CertificateSpec{Name: our, DNSNames: domains}, "error", false},
+		"a person's that could not be issued, with it": {digitalocean.CertificateSpec{Name: "hand-made", DNSNames: domains}, "error", false},
+	} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+				theirs, err := w.Account.CreateCertificate(tt.spec)
+				w.Must(err)
+				w.Must(w.Account.SetCertificateState(theirs.ID, tt.state))
+				theirs.State = tt.state
+				w.run()
+				w.create("web", secured("example.com")...)
+				switch {
+				case tt.used:
+					w.usesCertificate("web", theirs.ID)
+				case tt.spec.Name == our:
+					w.Reported("web", "LoadBalancerCertificateFailed", our)
+				default:
+					w.usesCertificate("web", w.certificate(domains...).ID)
+				}
+				w.Stop()
+				w.run() // after a failover
+				w.remove("web")
+				i := slices.IndexFunc(w.Account.Certificates(), func(c digitalocean.Certificate) bool { return c.ID == theirs.ID })
+				if i < 0 || !reflect.DeepEqual(w.Account.Certificates()[i], theirs) {
+					t.Errorf("it is %+v now, was %+v", w.Account.Certificates(), theirs)
+				}
+				for route, n := range w.Writes(0) {
+					if strings.Contains(route, "certificates") && route != certificateRoute {
+						t.Errorf("%s ×%d", route, n)
+					}
+				}
+			})
+		})
+	}
 }
