@@ -29,7 +29,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 )
 
@@ -188,37 +187,6 @@ func (m *Instances) nodes() ([]*corev1.Node, error) {
 	return lister.List(labels.Everything())
 }
 
-// doubtAge is how old the list may be when a Node is not ready, pendingAge when one is new: the longer the list the older, but always young
-// enough to be believed about what it lacks. One that holds the Node's droplet says that it is there, and may be older:
-// what is lost then is noticed later, and not believed before a new list lacks it.
-func (m *Instances) doubtAge(since time.Time, droplet int) time.Duration {
-	base, latest := max(m.config.DoubtAge, m.clock.Since(since)/doubtPart), m.snapshot.Latest()
-	if _, listed := latest.Droplet(droplet); listed {
-		return min(max(base, time.Duration(latest.pages())*m.config.PageAge), max(m.config.SettledMost, m.config.DoubtAge))
-	}
-	return m.age(base, m.config.PageAge)
-}
-
-// doubtPart is which part of the time that a Node has not been ready may pass until DigitalOcean's newest word is read: a
-// machine that has been lost for an hour is no news.
-const doubtPart = 5
-
-// unready is since when a Node has not been ready, now if it does not say.
-func (m *Instances) unready(node *corev1.Node) time.Time {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return m.clock.Now()
-}
-
-func (m *Instances) pendingAge() time.Duration { return m.age(m.config.PendingAge, m.config.PageAge/2) }
-
-func (m *Instances) age(base, perCall time.Duration) time.Duration {
-	return min(max(base, time.Duration(m.snapshot.Latest().pages())*perCall), m.config.Decision.MaxListAge*4/5)
-}
-
 // Trusted returns nil if what DigitalOcean answers is about this cluster, and otherwise one sentence that says why it cannot be relied on. While
 // it is an error nothing may be deleted and nothing that seems to be missing may be made again.
 func (m *Instances) Trusted(ctx context.Context) error {
@@ -369,16 +337,6 @@ func (m *Instances) judge(ctx context.Context, node *corev1.Node) (instance.Verd
 	}
 }
 
-// doubt returns the list for a Node that is not ready since then and has that droplet, 0 for one of which the list must
-// be new enough to be believed about what it lacks. The one of droplets with GPUs has to be as new, where there are any.
-func (m *Instances) doubt(ctx context.Context, since time.Time, droplet int) (*DropletList, error) {
-	age := m.doubtAge(since, droplet)
-	if m.snapshot.Latest().gpus > 0 {
-		return m.snapshot.GetWhole(ctx, age)
-	}
-	return m.snapshot.Get(ctx, age)
-}
-
 // because adds to a verdict why there is no better list.
 func because(v instance.Verdict, listErr error) instance.Verdict {
 	if listErr != nil && (v.Reason == instance.ReasonList || v.Reason == instance.ReasonAccount) {
@@ -520,28 +478,6 @@ func (m *Instances) droplet(ctx context.Context, node *corev1.Node) (instance.Dr
 		return m.newcomer(ctx, node)
 	}
 	return instance.Match(node, list.Droplets)
-}
-
-// described returns the list by which a Node is described. What a running droplet has does not change but for its tags:
-// where these are no labels, the list for Nodes that have long been ready and described may be old if it takes several
-// calls. A Node that stops being ready, waits or is new makes somebody read it in any case.
-func (m *Instances) described(ctx context.Context, node *corev1.Node) (*DropletList, error) {
-	age, latest := m.age(m.config.StatusAge, m.config.PageAge), m.snapshot.Latest()
-	id, err := providerid.Parse(node.Spec.ProviderID)
-	if _, listed := latest.Droplet(id); err == nil && listed && len(m.config.Labels) == 0 && settled(node, m.clock.Now()) {
-		age = max(age, min(time.Duration(latest.pages()-1)*m.config.SettledAge, m.config.SettledMost))
-	}
-	return m.snapshot.Get(ctx, age)
-}
-
-// settled reports whether a Node has all addresses, and has been ready for a while: an older list shows it as it is.
-func settled(node *corev1.Node, now time.Time) bool {
-	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > lastLook
-	})
-	private := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
-	return ready && private && (public(node.Status.Addresses) || loadbalancer.IsPrivate(node)) &&
-		!uninitialized(node) && now.Sub(node.CreationTimestamp.Time) > lastLook
 }
 
 // newcomer finds the droplet of a new Node. What is told of it now stays, the provider ID for ever and the addresses for
