@@ -28,6 +28,13 @@ const (
 	CompletionTime = 3 * time.Second
 )
 
+// How many requests go out at once, and a second after those: as many as kubectl's own. The limit of client-go, 5, would
+// have status wait for itself for ten seconds.
+const (
+	perSecond = 50
+	atOnce    = 300
+)
+
 // Env is what the plugin's commands share: kubectl's own flags for which cluster, as whom, and in which namespace. The rules are kubectl's too (KUBECONFIG,
 // then ~/.kube/config): a person typed the command and expects what kubectl does. Controllers have stricter rules; see package manager. Nothing is dialed
 // before [Env.RESTConfig] is called.
@@ -74,6 +81,7 @@ func (e *Env) RESTConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading the kubeconfig, pass --kubeconfig or --context to choose another: %w", err)
 	}
 	config.UserAgent = buildinfo.Get().UserAgent(Name)
+	config.QPS, config.Burst = perSecond, atOnce
 	config.Wrap(refusal.Explain)
 	return config, nil
 }
