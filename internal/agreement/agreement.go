@@ -40,6 +40,12 @@ const goneTime = 5 * time.Minute
 // BalancerGrace is how long a Service may be without an address, because DigitalOcean takes some minutes to make a load balancer, before a person has to look.
 const BalancerGrace = 5 * time.Minute
 
+// repairs is who ends a contradiction between a topology and its Nodes.
+const repairs = "calico-route-reflector-operator repairs it if it works: kubectl mooring doctor controllers"
+
+// CloudNext is what a person can do who could not read DigitalOcean.
+const CloudNext = "set DO_ACCESS_TOKEN to a token of the cluster's account that may read it, or ask a person who has one"
+
 // The words of a side that has nothing, was not queried, or could not be read.
 const (
 	nothing  = "none"
@@ -197,10 +203,13 @@ func (j *judge) nodeText(n *Node) string {
 // life judges the Node by itself: whether it works, joins or leaves.
 func (j *judge) life(n *Node, row *Row) {
 	switch {
+	case n.Deleting && !n.DeletedAt.IsZero() && j.Now.Sub(n.DeletedAt) >= goneTime:
+		row.add(Disagree, n.DeletedAt, "see which finalizers hold it: kubectl get node "+n.Name+" -o jsonpath='{.metadata.finalizers}'",
+			"the deletion of the Node is not done")
 	case n.Deleting:
 		row.settle(time.Time{}, "it is removed when its finalizers are done", "the Node is being deleted")
 	case n.Ready == "True" && j.Unwatched != "" && !j.gone(n):
-		row.doubt("whether it is still Ready is unknown: %s", j.Unwatched)
+		row.add(Unknown, time.Time{}, "see why: kubectl -n kube-system get lease kube-controller-manager, and the log of that program", "whether it is still Ready is unknown: %s", j.Unwatched)
 	case n.Ready == "True", j.gone(n):
 	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
 		row.settle(n.Created, "its kubelet reports Ready when the network is available", "the Node has just joined and is not Ready yet")
@@ -237,10 +246,10 @@ func (j *judge) droplet(n *Node, row *Row) {
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + notAsked
 	case j.Cloud.Problem != "":
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + unknown
-		row.doubt("the cloud could not be read: %s", j.Cloud.Problem)
+		row.add(Unknown, time.Time{}, CloudNext, "the cloud could not be read: %s", j.Cloud.Problem)
 	case !judged || d.Existence == Uncertain:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
-		row.doubt("%s", cmp.Or(d.Message, "its droplet is unknown"))
+		row.add(Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account", "%s", cmp.Or(d.Message, "its droplet is unknown"))
 	case d.Existence == Gone:
 		row.Droplet = name + ", gone"
 		j.leaves(n, row, name)
@@ -461,9 +470,9 @@ func (j *judge) labels(n *Node) {
 			continue // what is under way need not be complete
 		}
 		if n.Reflector != r.Topology {
-			row.differ(time.Time{}, "topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
+			row.add(Disagree, time.Time{}, repairs, "topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
 		} else if r.ClusterID != n.ClusterID {
-			row.differ(time.Time{}, "topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID, nothing), cmp.Or(n.ClusterID, nothing))
+			row.add(Disagree, time.Time{}, repairs, "topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID, nothing), cmp.Or(n.ClusterID, nothing))
 		}
 	}
 	switch {

@@ -41,6 +41,9 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// repairs is the next step of what the operator of route reflectors repairs.
+const repairs = " > calico-route-reflector-operator repairs it if it works: kubectl mooring doctor controllers"
+
 func now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
 
 // before is that long before now.
@@ -146,8 +149,9 @@ func TestDisagreements(t *testing.T) {
 		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
-		}, "n2", "unknown\nunknown: it was not queried for by ID"},
-		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2", "unknown\nunknown: its droplet is unknown"},
+		}, "n2", "unknown\nunknown: it was not queried for by ID > run this again in a minute, with a token of the cluster's account"},
+		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2",
+			"unknown\nunknown: its droplet is unknown > run this again in a minute, with a token of the cluster's account"},
 		"switched off and Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off = true }, "n2",
 			"down\ndown: droplet 2 is switched off > its Node becomes NotReady within a minute; switch the droplet on, or delete it"},
 		"switched off": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Off, w.Nodes[1].Ready = true, "Unknown" }, "n2",
@@ -204,11 +208,11 @@ func TestDisagreements(t *testing.T) {
 			"unknown\nunknown: its Calico Node may be one of those that cannot be parsed: zzz"},
 		"the one itself": {etcd, func(w *agreement.World) { w.Calico.Unreadable = []string{"zzz"} }, "zzz", "unknown\nunknown: Calico Node zzz cannot be parsed"},
 		"a reflector without its label": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector = "" }, "n1",
-			"disagree\ndisagree: topology main lists it as a reflector, and the Node does not have its label"},
+			"disagree\ndisagree: topology main lists it as a reflector, and the Node does not have its label" + repairs},
 		"one that joins": {healthy, func(w *agreement.World) { w.Nodes[0].Reflector, w.Reflectors.Reflectors[0].Role = "", "Joining" }, "n1",
 			"settling\nsettling: topology main changes its role: Joining > calico-route-reflector-operator completes it"},
 		"another cluster ID": {healthy, func(w *agreement.World) { w.Nodes[0].ClusterID = "" }, "n1",
-			"disagree\ndisagree: topology main lists it with cluster ID 244.0.0.1, and the Node has none"},
+			"disagree\ndisagree: topology main lists it with cluster ID 244.0.0.1, and the Node has none" + repairs},
 		"a label of no topology": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "old" }, "n2",
 			"disagree\ndisagree: its label names it a reflector of topology old, which does not exist"},
 		"a label that nobody lists": {healthy, func(w *agreement.World) { w.Nodes[1].Reflector = "main" }, "n2",
@@ -220,8 +224,10 @@ func TestDisagreements(t *testing.T) {
 		"a reflector by a name that nobody can look up": {etcd, func(w *agreement.World) {
 			w.Calico = agreement.Calico{Side: agreement.Side{Problem: "timeout"}}
 		}, "n1.example", "unknown\nunknown: topology main lists it as a reflector, by a name of Calico's that could not be looked up"},
+		"a deletion that hangs": {healthy, func(w *agreement.World) { w.Nodes[1].Deleting, w.Nodes[1].DeletedAt = true, before(time.Hour) }, "n2",
+			"disagree\ndisagree: the deletion of the Node is not done @1h0m0s > see which finalizers hold it: kubectl get node n2 -o jsonpath='{.metadata.finalizers}'"},
 		"no cloud": {healthy, func(w *agreement.World) { w.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "401"}} }, "n1",
-			"unknown\nunknown: the cloud could not be read: 401"},
+			"unknown\nunknown: the cloud could not be read: 401 > " + agreement.CloudNext},
 		"no Calico": {healthy, func(w *agreement.World) { w.Calico.Side.Problem = "timeout" }, "n1", "unknown\nunknown: Calico's datastore could not be read: timeout"},
 		"no topologies": {healthy, func(w *agreement.World) {
 			w.Reflectors = agreement.Reflectors{Side: agreement.Side{Problem: "forbidden"}}

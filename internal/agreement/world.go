@@ -47,6 +47,8 @@ type Node struct {
 	ReadySince time.Time
 	// Deleting reports a deletion timestamp, Leaving that somebody drains the Node: it is cordoned, or an autoscaler's taint is on it.
 	Deleting, Leaving bool
+	// DeletedAt is when its deletion was requested, if it is being deleted.
+	DeletedAt time.Time
 	// Uninitialized reports the taint of a Node that waits for its cloud controller.
 	Uninitialized bool
 	// Address is what calico-node has written on the Node, ClusterID the route reflector cluster ID there; both with the kubernetes datastore alone.

@@ -22,6 +22,8 @@ const (
 
 // Components by which objects show that they are meant to run.
 const (
+	Cloud      = cloud
+	NodeSync   = nodeSync
 	Reflectors = reflectors
 	Storage    = storage
 	Driver     = "digitalocean-csi-driver"

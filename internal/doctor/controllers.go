@@ -41,6 +41,20 @@ type ControllerEvidence struct {
 	LeaseProblem string
 }
 
+// Unread says which lists could not be read, so that what runs is not known wholly; "" if all were.
+func (e ControllerEvidence) Unread() string {
+	var problems []string
+	for _, l := range e.Workloads {
+		if l.Problem != "" {
+			problems = append(problems, l.Kind+": "+l.Problem)
+		}
+	}
+	if e.LeaseProblem != "" {
+		problems = append(problems, "Leases: "+e.LeaseProblem)
+	}
+	return strings.Join(problems, "; ")
+}
+
 // Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it.
 func Controllers(e ControllerEvidence) []finding.Finding {
 	return finding.Make([]finding.Check[ControllerEvidence]{
@@ -95,6 +109,11 @@ func (e ControllerEvidence) absent() []finding.Finding {
 			out = append(out, finding.Finding{
 				Severity: finding.Problem, Where: c.Name, What: c.Name + ": " + c.Problem, Why: "nobody does its work",
 				Do: "if it runs in another namespace, name that with --mooring-namespace; else install it: docs/components/" + c.Name + ".md",
+			})
+		case c.Workload == "" && c.Problem != "": // a Lease is left of it
+			out = append(out, finding.Finding{
+				Severity: finding.Problem, Where: c.Name, What: fmt.Sprintf("%s, of which there is only a Lease in namespace %s: %s", c.Name, c.Namespace, c.Problem),
+				Why: "nobody does its work", Do: "install it, or start it where it ran: docs/components/" + c.Name + ".md; if nobody needs it, delete the Lease",
 			})
 		case c.token:
 			out = append(out, finding.Finding{
@@ -207,7 +226,7 @@ func replicas(e ControllerEvidence) []finding.Finding {
 			f := finding.Finding{Where: w.String(), Do: fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())}
 			switch {
 			case w.Wanted == 0 && w.Kind != "DaemonSet": // that one has no machine yet
-				f.Severity, f.What, f.Why, f.Do = finding.Note, w.String()+" is scaled to 0", c.name+" does nothing then", ""
+				f = stopped(c, w, running(c.of(workloads)))
 			case w.Ready == 0:
 				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
 			case w.Wanted == 0:
@@ -225,6 +244,17 @@ func replicas(e ControllerEvidence) []finding.Finding {
 		}
 	}
 	return out
+}
+
+// stopped is the finding about a workload that is scaled to 0: a note if others of the component run in its place.
+func stopped(c component, w Workload, others []Workload) finding.Finding {
+	others = slices.DeleteFunc(others, func(o Workload) bool { return (o.Kind == "DaemonSet") != (w.Kind == "DaemonSet") })
+	f := finding.Finding{Severity: finding.Note, Where: w.String(), What: w.String() + " is scaled to 0", Why: c.name + " does nothing then"}
+	if len(others) == 0 {
+		f.Severity = finding.Warning
+		f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), or uninstall it"
+	}
+	return f
 }
 
 // election is where a workload elects its leader; no name if it elects nobody.

@@ -163,7 +163,7 @@ func TestControllers(t *testing.T) {
 		"many proxies": {runs(deployment("s/etcd-a", "m/etcd-storage-proxy:v1", args()), deployment("s/etcd-b", "m/etcd-storage-proxy:v1", args())), nil},
 		"no ready pod": {led(runs(nodeSync(pods(2, 0))), syncLease), []string{"problem replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2"}},
 		"one of two":   {led(runs(nodeSync(pods(2, 1))), syncLease), []string{"warning replicas: Deployment mooring-system/calico-node-sync has 1 ready of 2 pods"}},
-		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"note replicas: Deployment mooring-system/calico-node-sync is scaled to 0"}},
+		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"warning replicas: Deployment mooring-system/calico-node-sync is scaled to 0"}},
 		"no Lease": {
 			runs(nodeSync()),
 			[]string{"problem leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which Deployment mooring-system/calico-node-sync elects its leader"},
@@ -406,5 +406,44 @@ func TestRivalsElsewhereAreNoted(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not said:\n%s", want, text)
 		}
+	}
+}
+
+// What is left of a component that is gone is a problem; one that is scaled to 0 is none of those if another runs in its
+// place.
+func TestComponentsThatAreGone(t *testing.T) {
+	t.Parallel()
+	said := func(e doctor.ControllerEvidence, check string) (out []string) {
+		for _, f := range doctor.Controllers(e) {
+			if f.Check == check && f.Severity != finding.OK {
+				out = append(out, string(f.Severity)+": "+f.What)
+			}
+			if f.Severity == finding.Problem && f.Do == "" {
+				t.Errorf("nothing to do: %+v", f)
+			}
+		}
+		return out
+	}
+	e := doctor.ControllerEvidence{Now: at(), Namespaces: []string{"mooring-system"}, Leases: []doctor.Lease{{
+		Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Holder: "a", Renewed: at().Add(-time.Hour),
+	}}}
+	const left = "problem: calico-node-sync, of which there is only a Lease in namespace mooring-system: its Lease is no longer renewed"
+	if got := said(e, doctor.CheckComponents); !slices.Equal(got, []string{left}) {
+		t.Errorf("only a Lease is left: %q", got)
+	}
+	e.Leases, e.Traces = nil, map[string]string{doctor.NodeSync: "ConfigMap mooring-system/calico-node-sync-state"}
+	const trace = "problem: calico-node-sync: there is ConfigMap mooring-system/calico-node-sync-state, and nothing that runs it in " +
+		"namespaces mooring-system"
+	if got := said(e, doctor.CheckComponents); !slices.Equal(got, []string{trace}) {
+		t.Errorf("only its state is left: %q", got)
+	}
+	stopped := nodeSync(pods(0, 0))
+	stopped.Name = "old"
+	const old = "Deployment mooring-system/old is scaled to 0"
+	if got := said(runs(stopped), doctor.CheckReplicas); !slices.Equal(got, []string{"warning: " + old}) {
+		t.Errorf("scaled to 0: %q", got)
+	}
+	if got := said(runs(stopped, nodeSync()), doctor.CheckReplicas); !slices.Equal(got, []string{"note: " + old}) {
+		t.Errorf("scaled to 0, and another runs: %q", got)
 	}
 }

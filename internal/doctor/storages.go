@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // CheckStorages is the check of [Storages]. The name stands in JSON and MUST NOT change.
@@ -20,9 +22,12 @@ const CheckStorages = "etcdstorages"
 
 // StorageEvidence is what was read of the tenants of etcd storage.
 type StorageEvidence struct {
+	Now      time.Time
 	Storages []v1alpha1.EtcdStorage
 	// Unread are the sides that could not be read.
 	Unread []Unread
+	// Unkept is why what their status has may be old, "" while etcd-storage-operator works.
+	Unkept string
 }
 
 // Storages judges EtcdStorages by their conditions, and the core that they share.
@@ -36,9 +41,15 @@ func storages(e StorageEvidence) []finding.Finding {
 		out = append(out, NotLookedAt(u.Side, u.Problem))
 	}
 	for _, s := range e.Storages {
-		out = append(out, tenant(s)...)
+		out = append(out, e.tenant(s)...)
 	}
-	out = append(out, coresOf(e.Storages)...)
+	out = append(out, e.cores()...)
+	if names := e.reported(); e.Unkept != "" && len(names) > 0 {
+		out = append(out, finding.Finding{
+			Severity: finding.Warning, Unread: true, Where: "EtcdStorage " + some(names), What: "the status of EtcdStorage " + some(names) + " is " + e.Unkept,
+			Why: "what happened since is in no status", Do: "kubectl mooring doctor controllers",
+		})
+	}
 	if len(out) == 0 && len(e.Storages) > 0 {
 		what := fmt.Sprintf("EtcdStorages that are ready, on a healthy core etcd: %d", len(e.Storages))
 		out = append(out, finding.Finding{Severity: finding.OK, What: what})
@@ -47,7 +58,7 @@ func storages(e StorageEvidence) []finding.Finding {
 }
 
 // tenant is what concerns one EtcdStorage alone. One that is being deleted is not expected to be ready.
-func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
+func (e StorageEvidence) tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	var out []finding.Finding
 	add := func(severity finding.Severity, c *metav1.Condition, what, why string) {
 		out = append(out, finding.Finding{
@@ -59,11 +70,16 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	switch conflict := is(v1alpha1.ConditionConflict); {
 	case conflict != nil && conflict.Status == metav1.ConditionTrue:
 		add(finding.Problem, conflict, "is in conflict", "nothing is changed or deleted for it until a person has decided")
+	case s.DeletionTimestamp != nil && e.Now.Sub(s.DeletionTimestamp.Time) >= takesLong:
+		what := "has been deleted for " + prose.Span(e.Now.Sub(s.DeletionTimestamp.Time)) + ", and is still there"
+		add(finding.Warning, nil, what, "its finalizers hold it: "+strings.Join(s.Finalizers, ", "))
 	case s.DeletionTimestamp != nil:
 	case ready == nil:
 		add(finding.Warning, nil, "has no conditions", "no etcd-storage-operator has reconciled it")
 	case ready.Status != metav1.ConditionTrue:
 		add(finding.Problem, ready, "is not ready", "its API server may not be able to read or write")
+	case s.Status.ReadyReplicas == 0 && s.Spec.Replicas > 0:
+		add(finding.Problem, nil, "has no ready proxy", "its API server can neither read nor write")
 	}
 	if full := is(v1alpha1.ConditionQuotaExceeded); full != nil && full.Status == metav1.ConditionTrue {
 		add(finding.Warning, full, "is at a limit of its quota", "its API server cannot write data that needs space")
@@ -74,14 +90,29 @@ func tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	return out
 }
 
-// coresOf are findings about the core: one for each condition CoreHealthy or CoreOvercommitted, however many EtcdStorages have it.
-func coresOf(all []v1alpha1.EtcdStorage) []finding.Finding {
+// reported are the EtcdStorages that have a status, which may be old.
+func (e StorageEvidence) reported() (names []string) {
+	for _, s := range e.Storages {
+		if len(s.Status.Conditions) > 0 {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// takesLong is how long a deletion, or not to know of the core's health, may take its operator.
+const takesLong = 10 * time.Minute
+
+// cores are findings about the core: one for each condition CoreHealthy or CoreOvercommitted, however many EtcdStorages
+// have it.
+func (e StorageEvidence) cores() []finding.Finding {
 	type said struct{ reason, message string }
 	by := map[said][]string{}
 	var order []said
-	for _, s := range all {
+	for _, s := range e.Storages {
 		for _, c := range s.Status.Conditions {
-			unhealthy := c.Type == v1alpha1.ConditionCoreHealthy && c.Status == metav1.ConditionFalse
+			unknown := c.Status == metav1.ConditionUnknown && e.Now.Sub(c.LastTransitionTime.Time) >= takesLong
+			unhealthy := c.Type == v1alpha1.ConditionCoreHealthy && (c.Status == metav1.ConditionFalse || unknown)
 			if !unhealthy && (c.Type != v1alpha1.ConditionCoreOvercommitted || c.Status != metav1.ConditionTrue) {
 				continue
 			}

@@ -6,6 +6,7 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,6 +43,14 @@ func TestStorages(t *testing.T) {
 	now := metav1.Now()
 	leaving := tenantWith("leaving", unready)
 	leaving.DeletionTimestamp = &now
+	hanging := tenantWith("hanging")
+	hanging.DeletionTimestamp, hanging.Finalizers = &metav1.Time{Time: now.Add(-time.Hour)}, []string{"f"}
+	dark := tenantWith("dark")
+	dark.Spec.Replicas = 3
+	unsure := tenantWith("unsure", metav1.Condition{
+		Type: v1alpha1.ConditionCoreHealthy, Status: metav1.ConditionUnknown, Message: "no member responds",
+		LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+	})
 	for name, c := range map[string]struct {
 		e StorageEvidence
 		// want are severity, place and what of each finding, in their order.
@@ -65,6 +74,22 @@ func TestStorages(t *testing.T) {
 		"two cores, the worse first": {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a", core("NearlyFull")), tenantWith("b", core("Corrupt"))}},
 			[]string{"problem|the core etcd of EtcdStorage b|the core: Corrupt", "warning|the core etcd of EtcdStorage a|the core: NearlyFull"},
+		},
+		"a deletion that hangs": {
+			StorageEvidence{Now: now.Time, Storages: []v1alpha1.EtcdStorage{hanging}},
+			[]string{"warning|EtcdStorage hanging|EtcdStorage hanging has been deleted for 60m, and is still there"},
+		},
+		"no proxy": {
+			StorageEvidence{Storages: []v1alpha1.EtcdStorage{dark}},
+			[]string{"problem|EtcdStorage dark|EtcdStorage dark has no ready proxy"},
+		},
+		"a core of which nobody knows": {
+			StorageEvidence{Now: now.Time, Storages: []v1alpha1.EtcdStorage{unsure}},
+			[]string{"warning|the core etcd of EtcdStorage unsure|no member responds"},
+		},
+		"what nobody keeps up to date is not ok": {
+			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a")}, Unkept: finding.NotKept + "the operator is scaled to 0"},
+			[]string{"warning|EtcdStorage a|the status of EtcdStorage a is not kept up to date: the operator is scaled to 0"},
 		},
 		"not to be read": {StorageEvidence{Unread: []Unread{{"EtcdStorages", "forbidden"}}}, []string{"warning|EtcdStorages|not read: EtcdStorages: forbidden"}},
 	} {

@@ -71,6 +71,7 @@ func (e ClaimEvidence) volume() Section {
 		s.say("verdict", "Kubernetes and DigitalOcean agree")
 	case agreement.OneSide:
 		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
+		s.say("next", "%s", agreement.CloudNext)
 	case agreement.Down, agreement.Disagree, agreement.Unknown, agreement.Settling:
 	}
 	return s

@@ -23,6 +23,8 @@ type EtcdStorageEvidence struct {
 	Storage    v1alpha1.EtcdStorage
 	Events     []Event
 	EventsRead Side
+	// Unkept is why what etcd-storage-operator has reported may be old, "" while it works.
+	Unkept string
 }
 
 // readyCondition is the type of the summary of all conditions.
@@ -46,8 +48,10 @@ func (e EtcdStorageEvidence) tenant() Section {
 	if status.Proxies != "" {
 		s.say("proxies", "%s ready", status.Proxies)
 	}
+	s.unkept(e.Unkept)
 	if at := storage.DeletionTimestamp; at != nil {
 		s.heed("pending", "its deletion, requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(storage.Finalizers), "none"))
+		s.say("next", "kubectl describe etcdstorage %s", storage.Name)
 	}
 	switch {
 	case len(status.Conditions) == 0:
@@ -55,7 +59,12 @@ func (e EtcdStorageEvidence) tenant() Section {
 	case status.ObservedGeneration < storage.Generation:
 		s.heed("pending", "a change of the spec: the following is about generation %d, and the current generation is %d", status.ObservedGeneration, storage.Generation)
 	}
-	if status.ReadyReplicas < storage.Spec.Replicas && len(status.Conditions) > 0 {
+	switch {
+	case len(status.Conditions) == 0 || status.ReadyReplicas >= storage.Spec.Replicas:
+	case status.ReadyReplicas == 0:
+		s.heed("proxies", "none of %d is ready, so that its API server reaches no data", storage.Spec.Replicas)
+		s.say("next", "kubectl get pods -A -l %s=%s", v1alpha1.StorageLabel, storage.Name)
+	default:
 		s.say("pending", "proxies that are not ready: %d of %d", storage.Spec.Replicas-status.ReadyReplicas, storage.Spec.Replicas)
 	}
 	return s
@@ -125,9 +134,14 @@ func (e EtcdStorageEvidence) conditions() Section {
 		if c.Message != "" {
 			text += ": " + c.Message
 		}
-		s.sayIf(bad(c), c.Type, "%s", text)
+		s.sayIf(bad(c) || e.unknown(c), c.Type, "%s", text)
 	}
 	return s
+}
+
+// unknown reports that the health of the core has been unknown for longer than its operator takes to find out.
+func (e EtcdStorageEvidence) unknown(c metav1.Condition) bool {
+	return c.Type == v1alpha1.ConditionCoreHealthy && c.Status == metav1.ConditionUnknown && e.Now.Sub(c.LastTransitionTime.Time) > news
 }
 
 // bad reports that a condition needs attention. What is not known yet of quota and rotation does not: Ready tells when something is in the

@@ -78,7 +78,7 @@ func TestConditionsInWords(t *testing.T) {
 		"Ready":                                 {"it is ready", "!it is not ready", "!whether it is ready is not known"},
 		v1alpha1.ConditionConflict:              {"!an object or data of another owner prevents the work", "no object or data of another owner prevents the work", "whether there is a conflict is unknown"},
 		v1alpha1.ConditionCoreReachable:         {"the core etcd responds", "!the core etcd cannot be used", "!whether the core etcd responds is not known"},
-		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"},
+		v1alpha1.ConditionCoreHealthy:           {"the members of the core etcd are healthy", "!the core etcd is not healthy: its operator has to act", "!the health of the core etcd's members is unknown"},
 		v1alpha1.ConditionCertificatesReady:     {"every certificate is in place", "!a certificate or bundle is missing", "!whether certificates are in place is unknown"},
 		v1alpha1.ConditionProxyReady:            {"a proxy serves", "!no proxy of the current template serves", "!whether a proxy serves is not known"},
 		v1alpha1.ConditionDeployed:              {"it is deployed", "!it is not deployed", "!whether it is deployed is not known"},
@@ -136,4 +136,17 @@ func TestTenantThatNobodyHasSeen(t *testing.T) {
 	says(t, got, true, "!pending: the operator has not reported on it yet: check that etcd-storage-operator runs", "counted: not yet", "issued: none yet",
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)")
 	silent(t, got, "proxies", "served at")
+}
+
+// A tenant that is Ready is not well while nobody keeps its status, or without a proxy.
+func TestTenantIsNotWellByItsReadyAlone(t *testing.T) {
+	t.Parallel()
+	e := tenant()
+	says(t, explain.EtcdStorage(e), false)
+	e.Unkept = "not kept up to date: etcd-storage-operator: it is scaled to 0"
+	says(t, explain.EtcdStorage(e), true, "!reported: "+e.Unkept, "next: kubectl mooring doctor controllers")
+	e = tenant()
+	e.Storage.Status.ReadyReplicas = 0
+	says(t, explain.EtcdStorage(e), true, "!proxies: none of 3 is ready, so that its API server reaches no data",
+		"next: kubectl get pods -A -l etcd.mooring.dev/storage=team-a")
 }

@@ -57,6 +57,14 @@ func (s *Section) sayIf(wrong bool, topic, format string, args ...any) {
 	s.Lines[len(s.Lines)-1].Attention = wrong
 }
 
+// unkept says why what a component has reported may be old, "" for what is kept up to date: it is not well by itself then.
+func (s *Section) unkept(why string) {
+	if why != "" {
+		s.heed("reported", "%s", why)
+		s.say("next", "kubectl mooring doctor controllers")
+	}
+}
+
 // plain makes one line of anybody's text, without what a terminal would take for an order.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {

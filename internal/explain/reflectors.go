@@ -21,6 +21,8 @@ type Reflectors struct {
 	// Absent reports that the cluster does not have the kind of topologies: then there is nothing to say.
 	Absent     bool
 	Topologies []Topology
+	// Unkept is why what the operator has reported may be old, "" while it works.
+	Unkept string
 }
 
 // Topology is the plan of one topology.
@@ -33,6 +35,8 @@ type Topology struct {
 	// Unread are sentences about objects of Calico's that could not be read. PodsUncounted says why workloads were not counted, "" if they were.
 	Unread        []string
 	PodsUncounted string
+	// unkept is that of [Reflectors].
+	unkept string
 }
 
 func (r Reflectors) sections() []Section {
@@ -49,6 +53,7 @@ func (r Reflectors) sections() []Section {
 	}
 	var out []Section
 	for _, t := range r.Topologies {
+		t.unkept = r.Unkept
 		out = append(out, t.section())
 	}
 	return out
@@ -94,10 +99,21 @@ func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.
 	switch r.Role {
 	case routereflector.RoleReflector:
 		s.sayIf(t.World.Fitness(n) != "", "role", "reflector %s: %s", what, r.Reason)
+		t.sessions(s, n)
 	case routereflector.RoleJoining:
 		s.heed("role", "it will become a reflector %s: %s", what, r.Reason)
 	case routereflector.RoleLeaving:
 		s.heed("role", "it will no longer be a reflector %s: %s", what, r.Reason)
+	}
+}
+
+// sessions says that a reflector has not all of its sessions, as its operator last reported.
+func (t Topology) sessions(s *Section, n routereflector.Node) {
+	for _, r := range t.World.Topology.Status.Reflectors {
+		if r.Node == n.Name && r.Established < r.Clients {
+			s.heed("sessions", "%d of %d are Established, as its operator last reported", r.Established, r.Clients)
+			s.say("next", "see BIRD on that node: kubectl -n kube-system logs -l k8s-app=calico-node --field-selector spec.nodeName=%s", n.Name)
+		}
 	}
 }
 
@@ -211,6 +227,7 @@ func (t Topology) state(s *Section) {
 		same := slices.ContainsFunc(t.Plan.Refusals, func(r routereflector.Refusal) bool { return strings.Contains(c.Message, r.Message) })
 		if c.Status == bad && !same {
 			s.heed("operator", "%s: %s", c.Reason, c.Message)
+			s.say("next", "kubectl describe routereflectortopology %s", t.World.Topology.Name)
 		}
 	}
 	if others := len(t.Plan.Steps); others > 0 {
@@ -219,6 +236,7 @@ func (t Topology) state(s *Section) {
 	for _, u := range t.Unread {
 		s.heed("not read", "%s", u)
 	}
+	s.unkept(t.unkept)
 	if status.Phase != "" {
 		s.say("topology", "%s, as its operator says", status.Phase)
 	} else {

@@ -34,6 +34,8 @@ type ServiceEvidence struct {
 	Lost       bool
 	Events     []Event
 	EventsRead Side
+	// Unkept is why what the cloud component has reported may be old, "" while it works.
+	Unkept string
 }
 
 // Service explains the load balancer of a Service: what stands on the Service, what each annotation gives, what is refused, and which Nodes
@@ -132,12 +134,13 @@ func (e ServiceEvidence) newestOutcome() (newest Event) {
 const conditionPrefix = "cloud.mooring.dev/"
 
 // status is what stands on the Service; err is why it is refused.
-func (e ServiceEvidence) status(err error) Section {
+func (e ServiceEvidence) status(err error) (s Section) {
 	s, service := Section{Title: "Service"}, e.Input.Service
 	if err := loadbalancer.Asks(service); err != nil {
 		s.say("asks for", "no load balancer of DigitalOcean: %v", err)
 		return s
 	}
+	defer e.next(&s, err)
 	s.say("asks for", "a load balancer of DigitalOcean (type LoadBalancer, no class)")
 	if at := service.DeletionTimestamp; at != nil {
 		s.heed("deletion", "requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(service.Finalizers), "none"))
@@ -162,6 +165,31 @@ func (e ServiceEvidence) status(err error) Section {
 	}
 	return s
 }
+
+// next says what keeps the load balancer from being what the Service asks for, and what a person can do.
+func (e ServiceEvidence) next(s *Section, refused error) {
+	s.unkept(e.Unkept)
+	service := e.Input.Service
+	trouble := e.Trouble()
+	if trouble != "" && !e.Lost {
+		s.heed("trouble", "%s", trouble)
+	}
+	about := "-n " + service.Namespace
+	switch hangs := service.DeletionTimestamp; {
+	case e.Lost:
+		s.say("next", "%s makes another within minutes; if not: kubectl %s describe service %s", cloudComponent, about, service.Name)
+	case hangs != nil && e.Now.Sub(hangs.Time) < agreement.BalancerGrace && trouble == "":
+	case trouble != "", hangs != nil, len(service.Status.LoadBalancer.Ingress) == 0 && e.Now.Sub(service.CreationTimestamp.Time) >= agreement.BalancerGrace:
+		s.say("next", "see what %s reports: kubectl %s describe service %s", cloudComponent, about, service.Name)
+	case e.refused(each(refused)):
+		s.say("next", "change what is refused: kubectl %s edit service %s", about, service.Name)
+	case e.Cloud.Problem != "":
+		s.say("next", "%s", agreement.CloudNext)
+	}
+}
+
+// cloudComponent makes load balancers.
+const cloudComponent = "digitalocean-cloud-controller-manager"
 
 // desired is the load balancer that there must be, or why there is none.
 func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section {

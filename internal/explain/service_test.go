@@ -210,3 +210,27 @@ func TestServiceStanding(t *testing.T) {
 		"disowned: nothing is sent, annotation service.kubernetes.io/do-loadbalancer-disown forbids it", `size-unit: "3", a default of the cluster: option size 3`,
 		"!deletion: requested 5m ago; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup", "condition: LoadBalancerPortsError is True, Ports: no UDP")
 }
+
+// A load balancer is not well by an old report: while the cloud component does not work, after the last outcome was a
+// failure however long ago, or when DigitalOcean has lost it. Each time there is a next step.
+func TestServiceIsNotWellByAnOldReport(t *testing.T) {
+	t.Parallel()
+	e := web(nil)
+	says(t, explain.Service(e), false, "answers at: 203.0.113.9")
+	e.Unkept = "not kept up to date: digitalocean-cloud-controller-manager: its Lease is no longer renewed"
+	says(t, explain.Service(e), true, "!reported: "+e.Unkept, "next: kubectl mooring doctor controllers")
+
+	const next = "next: see what digitalocean-cloud-controller-manager reports: kubectl -n shop describe service web"
+	e = web(nil)
+	e.Events = []explain.Event{{
+		At: now.Add(-50 * time.Minute), Warning: true, Reason: loadbalancer.ReasonFailed, Source: "service-controller", Text: "422",
+	}}
+	says(t, explain.Service(e), true, "!trouble: "+loadbalancer.ReasonFailed+" 50m ago: 422", next)
+	e = web(nil)
+	e.Input.Service.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Hour)}
+	says(t, explain.Service(e), true, next)
+	e = web(map[string]string{annotation.LoadBalancerID: "lb-1"})
+	e.Lost = true
+	says(t, explain.Service(e), true, "next: digitalocean-cloud-controller-manager makes another within minutes; if not: "+
+		"kubectl -n shop describe service web")
+}

@@ -196,7 +196,8 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	mustKubectl(t, cluster, `{"apiVersion":"crd.projectcalico.org/v1","kind":"ClusterInformation","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`, "create", "-f", "-")
 	has(t, explains(t, kubeconfig, 2, "node/c1"), "plan: nothing: its Kubernetes Node is there, so nothing of it is removed",
 		"client: of the only group, cluster ID 244.0.0.1, whose desired reflectors are", "!topology: its operator has not reported on it: check that calico-route-reflector-operator runs")
-	has(t, explains(t, kubeconfig, 0, "no", "r1"), "reflector: main", "role: reflector of the only group, in zone a, cluster ID 244.0.0.1")
+	const unkept = "!reported: not kept up to date: calico-route-reflector-operator: there is RouteReflectorTopology main, and nothing that runs it"
+	has(t, explains(t, kubeconfig, 2, "no", "r1"), "reflector: main", "role: reflector of the only group, in zone a, cluster ID 244.0.0.1", unkept)
 
 	// A machine without a Node; the controller's memory makes its absence older than now.
 	for i, host := range []string{"old", "c1", "c2"} { // alone it would look like another cluster's
@@ -288,9 +289,12 @@ func service(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	t.Setenv("DO_ACCESS_TOKEN", sim.DefaultToken)
 	const id = "11111111-2222-3333-4444-555555555555"
 	mustKubectl(t, cluster, "", "annotate", "-n", "shop", "service/web", "kubernetes.digitalocean.com/load-balancer-id="+id)
+	// What a token of another account does not see is not gone.
+	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!DigitalOcean: not known: the token is one of account ")
+	mustKubectl(t, cluster, "", "delete", "-n", "kube-system", "lease/digitalocean-cloud-controller-manager-account")
 	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!has: load balancer "+id+", which DigitalOcean does not know with this token", "targets: 1: c1 (droplet ")
 	t.Setenv("DO_ACCESS_TOKEN", "wrong")
-	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!DigitalOcean: not known: reading load balancer "+id+": ", "assumed: ")
+	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!DigitalOcean: not known: asking for the account: ", "assumed: ")
 	clearEnvironment(t)
 	if code, out, _ := run(t, []string{"explain", "svc", "kubernetes", "--kubeconfig", kubeconfig}); code != 0 || !strings.HasPrefix(out, "Service default/kubernetes: nothing needs attention\n\nService\n    asks for  no load balancer of DigitalOcean: ") || strings.Contains(out, "\x1b") {
 		t.Errorf("exit code %d, %s", code, out)
@@ -307,14 +311,14 @@ func explainTenant(t *testing.T, cluster *controlplane.Cluster, kubeconfig strin
 		"usage":{"keys":50,"bytes":"1Mi","leases":2,"observedAt":"2026-11-22T10:00:00Z"},
 		"conditions":[{"type":"Ready","status":"True","reason":"Ready","message":"","observedGeneration":1,"lastTransitionTime":"2026-11-22T10:00:00Z"}]}}`)
 	tell(t, cluster, "default", "claimed", "etcd-storage-operator", `{"kind":"EtcdStorage","name":"team-a","apiVersion":"`+etcdv1alpha1.GroupVersion.String()+`"}`, "null", "owners/team-a: the prefix has no owner yet")
-	lines := explains(t, kubeconfig, 0, "etcdstorage.etcd.mooring.dev/team-a")
-	has(t, lines, "Ready: it is ready, since ", "keys: 50 of 200 (25 %)", "bytes: 1Mi, unbounded", "issued: none yet")
+	lines := explains(t, kubeconfig, 2, "etcdstorage.etcd.mooring.dev/team-a")
+	has(t, lines, "!reported: not kept up to date: etcd-storage-operator: there is EtcdStorage team-a, and nothing that runs it", "Ready: it is ready, since ", "keys: 50 of 200 (25 %)", "bytes: 1Mi, unbounded", "issued: none yet")
 	if !slices.ContainsFunc(lines, func(l string) bool {
 		return strings.Contains(l, "Told: owners/team-a: the prefix has no owner yet (etcd-storage-operator)")
 	}) {
 		t.Errorf("the Event is not in\n%s", strings.Join(lines, "\n"))
 	}
-	if code, out, _ := run(t, []string{"explain", "ets", "team-a", "--kubeconfig", kubeconfig, "-o", "yaml"}); code != 0 || !strings.HasPrefix(out, "attention: false\nkind: EtcdStorage\nname: team-a\nsections:\n") {
+	if code, out, _ := run(t, []string{"explain", "ets", "team-a", "--kubeconfig", kubeconfig, "-o", "yaml"}); code != 2 || !strings.HasPrefix(out, "attention: true\nkind: EtcdStorage\nname: team-a\nsections:\n") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	expect(t, 1, "", []string{"explain", "ets", "nope", "--kubeconfig", kubeconfig}, `error: there is no EtcdStorage "nope"`)

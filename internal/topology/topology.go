@@ -34,6 +34,8 @@ type Node struct {
 	Speaks bool
 	// NotReady reports that the Node does not have the condition Ready: what a status says of its sessions may be older than that.
 	NotReady bool
+	// ClusterID is the one that Calico's annotation has, "" if Calico keeps it elsewhere.
+	ClusterID string
 }
 
 // Map is one topology as it is seen. Its JSON form is a contract with programs.
@@ -46,6 +48,8 @@ type Map struct {
 	Sessions string `json:"sessions,omitempty"` // established/expected, empty while nobody has counted
 	// WaitingFor is what the operator waits for, empty for nothing.
 	WaitingFor string `json:"waitingFor,omitempty"`
+	// Troubles are what its operator reports to be wrong with it as a whole.
+	Troubles []string `json:"troubles,omitempty"`
 	// Groups are the spines first, then the groups by number, then clients that are in no group.
 	Groups []Group `json:"groups"`
 }
@@ -72,6 +76,8 @@ type Reflector struct {
 	// Missing reports that there is no Node of that name, NotReady that it is not Ready.
 	Missing  bool `json:"missing,omitempty"`
 	NotReady bool `json:"notReady,omitempty"`
+	// Unlike is how its Node differs from what the topology's status has of it, "" if it does not.
+	Unlike string `json:"unlike,omitempty"`
 }
 
 // NotReported is the role of a Node that has a topology's label although the topology's status does not list it.
@@ -99,10 +105,23 @@ func Maps(topologies []v1alpha1.RouteReflectorTopology, nodes []Node) ([]Map, er
 	return out, nil
 }
 
+// troubles are the conditions that are not as they must be. One that nobody has reported is none.
+func troubles(t *v1alpha1.RouteReflectorTopology) (out []string) {
+	for _, c := range t.Status.Conditions {
+		bad := map[string]metav1.ConditionStatus{
+			v1alpha1.ConditionAccepted: metav1.ConditionFalse, v1alpha1.ConditionDegraded: metav1.ConditionTrue, v1alpha1.ConditionFrozen: metav1.ConditionTrue,
+		}
+		if status, known := bad[c.Type]; known && c.Status == status {
+			out = append(out, fmt.Sprintf("%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
+	return out
+}
+
 func mapOf(t *v1alpha1.RouteReflectorTopology, nodes []Node) (Map, error) {
 	m := Map{
 		Name: t.Name, Phase: string(t.Status.Phase), Mode: string(t.Status.Mode), Mesh: string(t.Status.Mesh),
-		Sessions: t.Status.Sessions.Summary,
+		Sessions: t.Status.Sessions.Summary, Troubles: troubles(t),
 	}
 	if t.Status.Plan != nil {
 		m.WaitingFor = t.Status.Plan.WaitingFor
@@ -132,6 +151,17 @@ type builder struct {
 	hierarchical bool
 }
 
+// unlike is how a reflector's Node differs from a topology's status.
+func (n Node) unlike(topology, clusterID string) string {
+	switch {
+	case n.Labels[v1alpha1.ReflectorLabel] != topology:
+		return "its Node does not have the label " + v1alpha1.ReflectorLabel
+	case clusterID != "" && n.ClusterID != "" && n.ClusterID != clusterID:
+		return "its Node has the cluster ID " + n.ClusterID + ", not " + clusterID
+	}
+	return ""
+}
+
 func newBuilder(t *v1alpha1.RouteReflectorTopology, nodes []Node) *builder {
 	b := &builder{
 		zoneKey: corev1.LabelTopologyZone, groups: map[string]*Group{}, zones: map[[2]string]*Zone{}, isReflector: map[string]bool{},
@@ -143,10 +173,18 @@ func newBuilder(t *v1alpha1.RouteReflectorTopology, nodes []Node) *builder {
 	for _, node := range nodes {
 		byName[node.Name] = node
 	}
+	labeled := slices.ContainsFunc(t.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
+		return byName[r.Node].Labels[v1alpha1.ReflectorLabel] == t.Name
+	})
 	for _, r := range t.Status.Reflectors {
 		node, there := byName[r.Node]
+		unlike := ""
+		if there && r.Role == "Reflector" && labeled { // with Calico's etcdv3 datastore no Node has the label
+			unlike = node.unlike(t.Name, r.ClusterID)
+		}
 		b.reflector(cmp.Or(node.Labels[v1alpha1.GroupLabel], r.Group, firstGroup), r.ClusterID, Reflector{
 			Node: r.Node, Zone: cmp.Or(r.Zone, node.Labels[b.zoneKey]), Role: r.Role, Expected: int(r.Clients), Established: int(r.Established), Missing: !there, NotReady: node.NotReady,
+			Unlike: unlike,
 		})
 	}
 	for _, node := range nodes {
@@ -300,6 +338,9 @@ func (r Reflector) State() (text string, well bool) {
 	}
 	if r.NotReady {
 		return "the Node is NotReady; last report: " + text, false
+	}
+	if r.Unlike != "" {
+		return r.Unlike + "; last report: " + text, false
 	}
 	if r.Role != "Reflector" {
 		return text, false

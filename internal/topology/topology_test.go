@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -361,4 +362,55 @@ func FuzzDrawings(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A reflector is not well by its sessions alone where its Node is not what the topology made of it. Where no Node has the
+// label, Calico keeps it elsewhere.
+func TestReflectorsUnlikeTheirStatus(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(nodes []topology.Node){
+		"2/2 sessions": func(nodes []topology.Node) { nodes[0].ClusterID = "244.0.0.1" },
+		"its Node does not have the label bgp.mooring.dev/reflector; last report: 2/2 sessions": func(nodes []topology.Node) {
+			delete(nodes[0].Labels, v1alpha1.ReflectorLabel)
+		},
+		"its Node has the cluster ID 244.0.0.9, not 244.0.0.1; last report: 2/2 sessions": func(nodes []topology.Node) {
+			nodes[0].ClusterID = "244.0.0.9"
+		},
+	} {
+		seen, nodes := cluster(5)
+		change(nodes)
+		r := maps(t, seen, nodes)[0].Groups[0].Reflectors[0]
+		if text, well := r.State(); text != want || well != (r.Unlike == "") {
+			t.Errorf("%q, well %t; want %q", text, well, want)
+		}
+	}
+	seen, nodes := cluster(5)
+	for i := range nodes {
+		delete(nodes[i].Labels, v1alpha1.ReflectorLabel)
+	}
+	if _, well := maps(t, seen, nodes)[0].Groups[0].Reflectors[0].State(); !well {
+		t.Error("Calico's etcdv3 datastore has the labels, and a reflector is not well without them")
+	}
+}
+
+// What the operator reports to be wrong with a topology as a whole is part of it.
+func TestTroubles(t *testing.T) {
+	t.Parallel()
+	seen, nodes := cluster(5)
+	for kind, status := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionAccepted: "True", v1alpha1.ConditionDegraded: "False", v1alpha1.ConditionProgressing: "True",
+	} {
+		seen.Status.Conditions = append(seen.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Why"})
+	}
+	if got := maps(t, seen, nodes)[0].Troubles; len(got) > 0 {
+		t.Errorf("nothing is wrong: %q", got)
+	}
+	for i := range seen.Status.Conditions {
+		if c := &seen.Status.Conditions[i]; c.Type == v1alpha1.ConditionDegraded {
+			c.Status, c.Message = "True", "w1 is lost"
+		}
+	}
+	if got := maps(t, seen, nodes)[0].Troubles; !slices.Equal(got, []string{"Degraded is True, Why: w1 is lost"}) {
+		t.Errorf("it is degraded: %q", got)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -147,7 +148,7 @@ func troubles(w World, p Page, key string) []trouble {
 		}
 		switch {
 		case l.Problem == "" || l.State == Unread: // the tile has it
-		case strings.HasPrefix(l.Problem, notKept):
+		case strings.HasPrefix(l.Problem, finding.NotKept):
 			all = append(all, trouble{head: l.Problem})
 		default:
 			all = append(all, trouble{head: "not read: " + l.Problem})

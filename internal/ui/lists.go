@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
@@ -131,29 +132,18 @@ func (l *List) count(lines []line) {
 	}
 }
 
-// notKept begins why what a list has may be old.
-const notKept = "not kept up to date: "
-
 // kept is a list of what a component keeps up to date. While that does not work, or may not run, what was last observed is
 // not good, however good it was.
 func (w World) kept(l List, component string) List {
-	its := slices.DeleteFunc(slices.Clone(w.Components), func(c Component) bool { return c.Name != component })
-	working := slices.ContainsFunc(its, func(c Component) bool { return c.Problem == "" })
-	why := ""
-	switch {
-	case l.All == 0 || working:
-	case len(its) > 0:
-		why = component + ": " + its[0].Problem
-		if at := its[0].Renewed; !at.IsZero() {
-			why += ", last seen " + prose.Span(max(0, w.ReadAt.Sub(at))) + " ago"
-		}
-	case w.ComponentProblem != "":
-		why = "it is unknown whether " + component + " runs"
+	all := make([]finding.Keeper, len(w.Components))
+	for i, c := range w.Components {
+		all[i] = finding.Keeper{Name: c.Name, Problem: c.Problem, Seen: c.Renewed}
 	}
-	if why == "" {
+	why := finding.Unkept(all, component, w.ComponentProblem, w.ReadAt)
+	if why == "" || l.All == 0 {
 		return l
 	}
-	l.Problem = tidy(strings.TrimPrefix(l.Problem+"; "+notKept+why, "; "))
+	l.Problem = tidy(strings.TrimPrefix(l.Problem+"; "+why, "; "))
 	if l.State != Bad {
 		l.State, l.Text = Unread, l.Problem
 	}
@@ -208,6 +198,9 @@ func reflectorsOf(w World, m matcher) List {
 	var lines []line
 	var waits []string
 	for _, t := range sortedMaps(w.Topologies) {
+		for _, text := range t.Troubles {
+			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text)}, texts: []string{t.Name, text}})
+		}
 		if t.WaitingFor != "" {
 			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
 		}
@@ -262,7 +255,7 @@ func balancersOf(w World, m matcher) List {
 			target = "no targets yet"
 		}
 		row := Row{
-			Ill:   b.Problem != "" || len(b.Addresses) == 0 && !b.isNew(w.ReadAt),
+			Ill:   b.Problem != "" || b.hangs(w.ReadAt) || len(b.Addresses) == 0 && !b.isNew(w.ReadAt),
 			Cells: append(cells(name, address, b.Problem, portsOf(b.Ports), target), moment(b.Created)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
@@ -270,6 +263,11 @@ func balancersOf(w World, m matcher) List {
 		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.ReadAt), texts: texts}
 	}
 	return w.kept(m.list(l, "load balancer", lines), "digitalocean-cloud-controller-manager")
+}
+
+// hangs reports whether its deletion takes longer than DigitalOcean and the cloud component do.
+func (b Balancer) hangs(now time.Time) bool {
+	return b.Deleting && !b.DeletedAt.IsZero() && now.Sub(b.DeletedAt) >= agreement.BalancerGrace
 }
 
 // isNew reports whether a Service has no address because its load balancer is being made.

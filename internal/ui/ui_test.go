@@ -507,3 +507,48 @@ func TestDrawingIsBounded(t *testing.T) {
 		t.Error("a change has the same version")
 	}
 }
+
+// A tile is not good by the rows that are well: a deletion that hangs, and a topology that its operator calls degraded, need
+// attention.
+func TestTilesThatAreNotGoodByTheirRowsAlone(t *testing.T) {
+	t.Parallel()
+	well := func() ui.World {
+		return ui.World{
+			ReadAt:    at(0),
+			Machines:  []agreement.Row{{Machine: "w1", HasNode: true, Verdict: agreement.Agree}},
+			Balancers: []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.1"}, Created: at(60)}},
+			Topologies: []topology.Map{{Name: "main", Groups: []topology.Group{{
+				Reflectors: []topology.Reflector{{Node: "w1", Role: "Reflector", Expected: 1, Established: 1}},
+			}}}},
+		}
+	}
+	state := func(w ui.World, key string) ui.State {
+		for _, tile := range ui.View(w, ui.Filter{}, "").Health {
+			if tile.Key == key {
+				return tile.State
+			}
+		}
+		return ""
+	}
+	if w := well(); state(w, "balancers") != ui.Good || state(w, "reflectors") != ui.Good {
+		t.Errorf("%+v", ui.View(w, ui.Filter{}, "").Health)
+	}
+	for name, test := range map[string]struct {
+		key    string
+		change func(*ui.World)
+		want   ui.State
+	}{
+		"a deletion that hangs": {"balancers", func(w *ui.World) {
+			w.Balancers[0].Deleting, w.Balancers[0].DeletedAt = true, at(60)
+		}, ui.Bad},
+		"a deletion": {"balancers", func(w *ui.World) { w.Balancers[0].Deleting, w.Balancers[0].DeletedAt = true, at(1) }, ui.Good},
+		"half read":  {"balancers", func(w *ui.World) { w.BalancerProblem = "DigitalOcean: 403" }, ui.Unread},
+		"degraded":   {"reflectors", func(w *ui.World) { w.Topologies[0].Troubles = []string{"Degraded is True"} }, ui.Bad},
+	} {
+		w := well()
+		test.change(&w)
+		if got := state(w, test.key); got != test.want {
+			t.Errorf("%s: %s is %s, want %s", name, test.key, got, test.want)
+		}
+	}
+}

@@ -89,6 +89,8 @@ type Balancer struct {
 	Namespace, Name string
 	Created         time.Time
 	Deleting        bool
+	// DeletedAt is when its deletion was requested, if it is being deleted.
+	DeletedAt time.Time
 	// Class is the class of load balancers that it asks for, "" for the cluster's own.
 	Class string
 	// ID is the load balancer's at DigitalOcean, "" if the Service does not say.

@@ -111,6 +111,9 @@ func AgreementNode(n *corev1.Node) agreement.Node {
 		Uninitialized: slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitializedTaint }),
 		Leaving:       n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint }),
 	}
+	if at := n.DeletionTimestamp; at != nil {
+		out.DeletedAt = at.Time
+	}
 	if address := known.IPv4; address.IsValid() {
 		out.Address = address.String()
 	} else if known.IPv6.IsValid() {

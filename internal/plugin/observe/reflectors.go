@@ -155,7 +155,7 @@ func DrawnNodes(nodes []corev1.Node) []topology.Node {
 	anyone := false
 	for i := range nodes {
 		calico := routereflector.NodeFrom(&nodes[i], 0, 0)
-		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid(), NotReady: calico.Ready != corev1.ConditionTrue}
+		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid(), NotReady: calico.Ready != corev1.ConditionTrue, ClusterID: calico.ClusterID}
 		anyone = anyone || drawn[i].Speaks
 	}
 	for i := range drawn {

@@ -257,8 +257,14 @@ func (c *Cluster) OwnCloud(ctx context.Context, now clock.PassiveClock) (*doapi.
 	if err != nil || client == nil {
 		return nil, err
 	}
-	_, err = c.sameAccount(ctx, client)
-	return client, err
+	return client, c.SameAccount(ctx, client)
+}
+
+// SameAccount returns an error if the token is not of the account that the cluster's droplets are in, as far as that is
+// recorded: what it does not see is not gone.
+func (c *Cluster) SameAccount(ctx context.Context, client *doapi.Client) error {
+	_, err := c.sameAccount(ctx, client)
+	return err
 }
 
 // sameAccount returns an error if the token is not of the account that the cluster's droplets are in; recorded reports

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
+	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
@@ -65,6 +66,20 @@ func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEv
 	return e
 }
 
+// Unkept is why what a component reports of its objects may be old, "" while one works.
+func Unkept(ctx context.Context, x *Examination, component string) string {
+	e := ControllerEvidence(ctx, x)
+	var all []finding.Keeper
+	for _, c := range doctor.Components(e) {
+		k := finding.Keeper{Name: c.Name, Problem: c.Problem}
+		if c.Renewed != nil {
+			k.Seen = *c.Renewed
+		}
+		all = append(all, k)
+	}
+	return finding.Unkept(all, component, e.Unread(), e.Now)
+}
+
 // traces are what shows that a component is meant to run, by the component's name: objects that it alone serves. What may
 // not be read shows nothing; that the driver's object could not be read is noted.
 func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) map[string]string {
@@ -76,6 +91,9 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 		if err == nil && len(list.Items) > 0 {
 			out[kind] = list.Items[0].GetKind() + " " + list.Items[0].GetName()
 		}
+	}
+	if namespace, err := x.cluster.StateNamespace(ctx); err == nil && namespace != "" {
+		out[doctor.NodeSync] = "ConfigMap " + namespace + "/" + nodesynccontroller.StateName
 	}
 	_, err := x.cluster.Typed.StorageV1().CSIDrivers().Get(ctx, doctor.VolumeDriver, metav1.GetOptions{})
 	switch {

@@ -21,7 +21,7 @@ The conditions of EtcdStorages are read, as etcd-storage-operator wrote them las
 
 // lookAtStorages reads the tenants of etcd storage. A cluster without the kind has none.
 func lookAtStorages(ctx context.Context, x *Examination) []finding.Finding {
-	var e doctor.StorageEvidence
+	e := doctor.StorageEvidence{Now: x.cluster.ServerTime(x.clock.Now())}
 	unread := func(side string, err error) {
 		e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
 	}
@@ -36,6 +36,9 @@ func lookAtStorages(ctx context.Context, x *Examination) []finding.Finding {
 			continue
 		}
 		e.Storages = append(e.Storages, s)
+	}
+	if len(e.Storages) > 0 {
+		e.Unkept = Unkept(ctx, x, doctor.Storage)
 	}
 	return doctor.Storages(e)
 }

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
 )
 
 // EtcdStorage reads what there is of an EtcdStorage.
@@ -34,6 +36,7 @@ func EtcdStorage(ctx context.Context, c *observe.Cluster, now clock.PassiveClock
 		return evidence, fmt.Errorf("decoding EtcdStorage %s: %w", name, err)
 	}
 	evidence.Events, evidence.EventsRead = eventsAbout(ctx, c, "EtcdStorage", metav1.NamespaceAll, name)
+	evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Storage)
 	evidence.Now = now.Now()
 	return evidence, nil
 }

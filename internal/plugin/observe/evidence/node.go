@@ -16,9 +16,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -96,6 +98,9 @@ func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.Passive
 		return explain.Reflectors{Side: observe.SideOf(err)}
 	}
 	out := explain.Reflectors{Absent: !served}
+	if len(s.Topologies) > 0 {
+		out.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Reflectors)
+	}
 	for i := range s.Topologies {
 		w, unread := s.World(i)
 		t := explain.Topology{World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}

@@ -17,8 +17,10 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
 )
 
 // Service reads what there is of a Service, with the cloud component's settings.
@@ -49,9 +51,12 @@ func Service(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, na
 		}
 	}
 	if evidence.Cloud.NotAsked = notAsked; cloud != nil && loadbalancer.Asks(service) == nil {
-		evidence.Cloud = observe.SideOf(askAboutService(ctx, cloud, &evidence))
+		evidence.Cloud = observe.SideOf(askAboutService(ctx, c, cloud, &evidence))
 	}
 	evidence.Events, evidence.EventsRead = eventsAbout(ctx, c, "Service", namespace, name)
+	if loadbalancer.Asks(service) == nil {
+		evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Cloud)
+	}
 	evidence.Now = now.Now()
 	return evidence, nil
 }
@@ -70,7 +75,10 @@ func endpointNodes(ctx context.Context, c *observe.Cluster, service *corev1.Serv
 }
 
 // askAboutService reads at DigitalOcean what decides about the load balancer. Nothing of it counts if something of it fails.
-func askAboutService(ctx context.Context, cloud *doapi.Client, evidence *explain.ServiceEvidence) error {
+func askAboutService(ctx context.Context, c *observe.Cluster, cloud *doapi.Client, evidence *explain.ServiceEvidence) error {
+	if err := c.SameAccount(ctx, cloud); err != nil {
+		return err
+	}
 	in := evidence.Input
 	if id := in.Service.Annotations[annotation.LoadBalancerID]; id != "" {
 		o, err := cloud.LoadBalancer(ctx, id)

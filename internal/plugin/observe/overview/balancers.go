@@ -6,6 +6,7 @@ package overview
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,19 +63,26 @@ func (u *Reader) balancers(ctx context.Context, events serviceEvents) (out []ui.
 		b.Problem = e.Trouble()
 		out = append(out, b)
 	})
+	if err == nil && u.listProblem != nil && len(out) > 0 {
+		err = fmt.Errorf("DigitalOcean: %w", u.listProblem)
+	}
 	return out, err
 }
 
-// listBalancers lists the load balancers at DigitalOcean, or keeps what it listed before. Without a token, or if the
-// list fails, nothing is known of them: a note of the agreement has why.
+// listBalancers lists the load balancers at DigitalOcean, or keeps what it listed before. Without a token nobody asks.
+// What could not be read is not well.
 func (u *Reader) listBalancers(ctx context.Context) {
 	if now := u.clock.Now(); u.listedAt.IsZero() || now.Sub(u.listedAt) >= cloudStands {
-		u.listed, u.listedAt = nil, now
+		u.listed, u.listedAt, u.listProblem = nil, now, nil
 		client, err := u.cluster.OwnCloud(ctx, u.clock)
-		if err != nil || client == nil {
-			return
+		if err == nil && client == nil {
+			return // nobody asks, and the cloud component's word counts
 		}
-		if list, err := client.LoadBalancers(ctx); err == nil {
+		var list []loadbalancer.Observed
+		if err == nil {
+			list, err = client.LoadBalancers(ctx)
+		}
+		if u.listProblem = err; err == nil {
 			u.listed, u.digitalOcean = map[string]loadbalancer.Observed{}, client
 			for _, o := range list {
 				u.listed[o.ID] = o

@@ -44,6 +44,9 @@ func balancerOf(s *corev1.Service) ui.Balancer {
 		Namespace: s.Namespace, Name: s.Name, Created: s.CreationTimestamp.Time, Deleting: !s.DeletionTimestamp.IsZero(), ID: s.Annotations[annotation.LoadBalancerID],
 		Local: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 	}
+	if b.Deleting {
+		b.DeletedAt = s.DeletionTimestamp.Time
+	}
 	if s.Spec.LoadBalancerClass != nil {
 		b.Class = *s.Spec.LoadBalancerClass
 	}

@@ -53,6 +53,7 @@ type Reader struct {
 	// listed are the load balancers of digitalOcean by ID at listedAt, nil if they are not known.
 	listed       map[string]loadbalancer.Observed
 	listedAt     time.Time
+	listProblem  error
 	digitalOcean *doapi.Client
 
 	// findings are the doctor's, at checkedAt.
@@ -117,10 +118,10 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	return w, nil
 }
 
-// problemOf is a list, or one sentence about why there is none.
+// problemOf is a list, with one sentence about why it is not whole.
 func problemOf[T any](list []T, err error) ([]T, string) {
 	if err != nil {
-		return nil, err.Error()
+		return list, observe.OneLine(err)
 	}
 	return list, ""
 }
@@ -209,16 +210,7 @@ func (u *Reader) doctor(ctx context.Context, x *checks.Examination, w *ui.World)
 // components fills in Mooring's own programs.
 func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.World) {
 	e := checks.ControllerEvidence(ctx, x)
-	var problems []string
-	for _, l := range e.Workloads {
-		if l.Problem != "" {
-			problems = append(problems, l.Kind+": "+l.Problem)
-		}
-	}
-	if e.LeaseProblem != "" {
-		problems = append(problems, "Leases: "+e.LeaseProblem)
-	}
-	w.ComponentProblem = strings.Join(problems, "; ")
+	w.ComponentProblem = e.Unread()
 	for _, c := range doctor.Components(e) {
 		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
 		switch {

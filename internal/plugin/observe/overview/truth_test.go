@@ -167,6 +167,22 @@ func TestLoadBalancersAreNotGoodByTheirAddressAlone(t *testing.T) {
 	shows(t, p, "balancers", "default/mended", true, `has the status "errored"`)
 	shows(t, p, "balancers", "default/others-condition", true, "DigitalOcean has no load balancer others-condition")
 	shows(t, p, "balancers", "default/others-event", false) // what could not be read proves nothing
+
+	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"id":"forbidden","message":"no"}`, http.StatusForbidden)
+	}))
+	defer closed.Close()
+	t.Setenv("DO_OVERRIDE_URL", closed.URL)
+	for _, name := range []string{"foreign", "refused", "retried"} {
+		if err := c.Typed.CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = seen(t, c)
+	shows(t, p, "balancers", "default/healthy", false)
+	if got := tile(p, "balancers"); got.State != ui.Unread || !strings.HasPrefix(got.Text, "DigitalOcean: ") {
+		t.Errorf("DigitalOcean refuses the token: %+v", got)
+	}
 }
 
 // workload is a Deployment, StatefulSet or DaemonSet with so many of its pods ready.
