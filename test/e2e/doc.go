@@ -12,6 +12,7 @@
 //	storm               machines come, go, come back and are renamed beside two replicas, while these and their servers are killed and freeze: the history
 //	                    of Calico's etcd is judged change by change; MOORING_E2E_STORM_SECONDS is its length, half an hour in `make nightly`
 //	departures          a benchmark: 50 machines leave, with calico-node-sync and with Calico's kube-controllers (MOORING_E2E_MACHINES)
+//	truth               one part of a cluster is broken at a time, in more than a hundred ways, and no view of kubectl mooring calls it good
 //	lab, terminal       the lab's demo and its end
 //	pods                a lab with real machines: all components as pods by the chart, the etcd storage operator from its own manifests, its upgrade
 //	driver              the controller of the volume driver with its sidecars and rights: a volume's life, on any version of kube-apiserver
