@@ -127,7 +127,7 @@ func (w checks) judge(s state, known ...judged) judged {
 	j := judged{state: s.remembering()}
 	for i, f := range families() {
 		if f.speaks(s.nodes) {
-			j.networks = append(j.networks, f.networkOf(s.nodes, s.peers, s.mesh, func(p *Peer) (from, to []int32) { return j.endsOf(i, p) }))
+			j.networks = append(j.networks, f.networkOf(s.nodes, s.peers, s.mesh, j.ends(i)))
 		}
 	}
 	j.checks, j.verdicts = w.verdicts(j.state, j.networks, "", known...)

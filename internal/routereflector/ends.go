@@ -16,16 +16,20 @@ type ends struct{ from, to []int32 }
 // states: nobody changes one.
 type known [2]map[string]ends
 
-// endsOf returns the ends of a BGPPeer in a family, by its index in [families].
-func (s state) endsOf(family int, p *Peer) (from, to []int32) {
-	if e, ok := s.known[family][p.Name]; ok {
-		return e.from, e.to
+// ends returns the ends of the BGPPeers in a family, by its index in [families], in their order.
+func (s state) ends(family int) []ends {
+	f, all := families()[family], make([]ends, len(s.peers))
+	for i := range s.peers {
+		p := &s.peers[i]
+		e, is := s.known[family][p.Name]
+		if !is {
+			e.from, e.to = p.ends(f, s.nodes)
+		}
+		if all[i] = e; s.known[family] != nil {
+			s.known[family][p.Name] = e
+		}
 	}
-	from, to = p.ends(families()[family], s.nodes)
-	if s.known[family] != nil {
-		s.known[family][p.Name] = ends{from, to}
-	}
-	return from, to
+	return all
 }
 
 // remembering is the state, which keeps what it finds out about its BGPPeers for those after it, if their names tell them apart.

@@ -42,11 +42,15 @@ func (f family) up(n *Node) bool {
 
 // network builds, by confd's rules, the sessions that there are once everything has settled.
 func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
-	return f.networkOf(nodes, peers, mesh, func(p *Peer) (from, to []int32) { return p.ends(f, nodes) })
+	all := make([]ends, len(peers))
+	for i := range peers {
+		all[i].from, all[i].to = peers[i].ends(f, nodes)
+	}
+	return f.networkOf(nodes, peers, mesh, all)
 }
 
-// networkOf is network for who knows the ends of each BGPPeer.
-func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, ends func(*Peer) (from, to []int32)) *reachability.Network {
+// networkOf is network for who knows the ends of the BGPPeers.
+func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, all []ends) *reachability.Network {
 	speakers := make([]reachability.Speaker, len(nodes))
 	up := make([]bool, len(nodes))
 	for i := range nodes {
@@ -61,9 +65,8 @@ func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, ends func(*Peer
 			if wrong && !p.numbers() {
 				continue
 			}
-			from, to := ends(p)
-			for _, b := range to {
-				for _, a := range from {
+			for _, b := range all[i].to {
+				for _, a := range all[i].from {
 					switch {
 					case !up[a] || !up[b]:
 					case !wrong:
