@@ -267,9 +267,14 @@ func (k *watcher) judgeLeftovers(p *process, w etcdWrite, t taking) {
 		}
 	}
 	for pod, handles := range taken {
-		existed, looked := p.seen.pods[pod]
-		living, alive := k.u.api.pods[pod]
-		its := existed && (!alive || slices.Contains(handles, living.handle) || slices.Contains(handles, living.endpoint))
+		seen, looked := p.seen.pods[pod]
+		existed, its := seen != nil, false
+		if existed { // it may have been killed since, which makes nothing of what it had then an old sandbox's
+			living := k.u.api.pods[pod]
+			its = slices.ContainsFunc([]string{seen.handle, seen.endpoint, living.handle, living.endpoint}, func(key string) bool {
+				return slices.Contains(handles, key)
+			})
+		}
 		if pod == "" || its || !looked {
 			k.violate("I1: pod %q existed when it was looked for, with something of %q, or was not looked for (%t)", pod, handles, looked)
 		}
@@ -493,7 +498,7 @@ func (x *ports) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftove
 		delete(x.p.seen.pods, l.Pod)
 	}
 	if x.p.crew == nil {
-		x.p.seen.pods = map[string]bool{}
+		x.p.seen.pods = map[string]*modelPod{}
 	}
 	return err
 }
@@ -505,7 +510,10 @@ func (x *ports) EachPod(ctx context.Context, visit func(namespace, name string))
 
 func (x *ports) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
 	lookup, err := call(x.p, portCall{"kubernetes", "LookUpPod", name}, func() (nodesync.PodLookup, error) {
-		x.p.seen.pods[name] = x.p.u.api.alive(name)
+		x.p.seen.pods[name] = nil
+		if pod := x.p.u.api.pods[name]; x.p.u.api.alive(name) {
+			x.p.seen.pods[name] = &pod
+		}
 		return x.p.cluster.LookUpPod(ctx, namespace, name), nil
 	})
 	if err != nil {

@@ -123,8 +123,8 @@ type roundView struct {
 	removed map[string]bool // hosts that it has begun to remove
 	// running are, for the Nodes whose running pods it has asked for, whether there were any.
 	running map[string]bool
-	// pods are the live reads of pods since the last removal of leftovers: whether they existed.
-	pods map[string]bool
+	// pods are the live reads of pods since the last removal of leftovers: as they were, nil for one that did not exist.
+	pods map[string]*modelPod
 }
 
 // start begins a process afresh: nothing is left of an earlier one but what is outside of it.
@@ -233,7 +233,7 @@ func pull(seq func(yield func(portCall) bool)) (next func() (portCall, bool), st
 
 // prepare forgets what was of the last round alone.
 func (p *process) prepare() {
-	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}, pods: map[string]bool{}}
+	p.seen = roundView{number: p.seen.number + 1, age: p.u.age, removed: map[string]bool{}, looked: map[string]nodesync.Verdict{}, existed: map[string]bool{}, running: map[string]bool{}, pods: map[string]*modelPod{}}
 	p.order, p.calls, p.err, p.due, p.serving, p.served = proceed, map[string]int{}, nil, 0, nil, false
 }
 
