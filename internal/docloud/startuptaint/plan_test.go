@@ -105,7 +105,7 @@ func TestLaws(t *testing.T) {
 			return cmp.Diff(others, r.Keep) == ""
 		},
 		Same:   func(a, b startuptaint.World) string { return cmp.Diff(a, b) },
-		Rounds: 2, Quiet: 1,
+		Rounds: 10, Quiet: 1,
 	}.Check(t)
 }
 
