@@ -53,9 +53,7 @@ func (w candidates) suitability(n *Node) suitability {
 	case w.unfitToBecome(n) == "":
 		return fit
 	}
-	old := *n
-	old.ReadySince = time.Time{}
-	if w.unfitToBecome(&old) == "" {
+	if w.unfitSince(n, time.Time{}) == "" {
 		return fresh
 	}
 	return never
@@ -135,12 +133,19 @@ func (w candidates) lacksFamily(n *Node) string {
 }
 
 // unfitToBecome says why the node may not become a reflector now, beyond what [World.unfit] says.
-func (w candidates) unfitToBecome(n *Node) string {
+func (w candidates) unfitToBecome(n *Node) string { return w.unfitSince(n, w.trustedSince(n)) }
+
+// unfitSince is unfitToBecome of a node that has been trusted since a time.
+func (w candidates) unfitSince(n *Node, since time.Time) string {
 	stable := w.stabilization()
 	switch {
 	case n.Ready != corev1.ConditionTrue:
 		return "its Node is not Ready"
-	case w.Now.Sub(n.ReadySince) < stable:
+	case w.isSilentClient(n):
+		return "no reflector has a BGP session with it"
+	case w.Now.Sub(since) < stable && since.After(n.ReadySince):
+		return fmt.Sprintf("as a reflector it was lost until %s ago, less than %s (spec.failure.stabilization)", w.Now.Sub(since).Round(time.Second), stable)
+	case w.Now.Sub(since) < stable:
 		return fmt.Sprintf("its Node has been Ready for %s of %s (spec.failure.stabilization)", w.Now.Sub(n.ReadySince).Round(time.Second), stable)
 	case n.Unschedulable:
 		return "it is cordoned"

@@ -11,8 +11,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
@@ -268,20 +266,21 @@ func (w choices) whyLeaving(n *Node) string {
 
 // standing ranks who is a reflector over who is not, and one whose Node is Ready over one that is only heard of by others.
 func (c candidate) standing() int {
-	return boolInt(c.incumbent) + boolInt(c.incumbent && c.node.Ready == corev1.ConditionTrue)
+	return boolInt(c.incumbent) + boolInt(c.incumbent && c.node.lives())
 }
 
 // pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not enough, reflectors that should go.
 //
 // Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is the only one of its zone: its
-// replacement, on which all observers have to be queried again, would go otherwise.
+// replacement, on which all observers have to be queried again, would go otherwise. The same holds of one that its witnesses had lost for longer than that and
+// that has returned since: a reflector that comes and goes takes a role away from nobody.
 func (w candidates) pick(all []candidate, count int) []string {
 	ready := 0
 	for _, c := range all {
-		ready += boolInt(c.incumbent && c.suits == fit && c.node.Ready == corev1.ConditionTrue)
+		ready += boolInt(c.incumbent && c.suits == fit && c.node.lives() && !w.givenUp(c.node))
 	}
 	if ready >= count {
-		all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.incumbent && w.overdue(c.node) })
+		all = slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.incumbent && (w.overdue(c.node) || w.givenUp(c.node)) })
 	}
 	of := func(s suitability) []candidate {
 		return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return c.suits != s })

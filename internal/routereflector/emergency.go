@@ -55,7 +55,7 @@ func (w candidates) serves(n *Node) bool {
 	if !troubled {
 		return n.isReflectorOf(&w.Topology) && n.speaks()
 	}
-	lost := len(t.Held) == 0 && len(t.Lost) > 0 && len(t.Lost) >= min(quorum, len(t.observers()))
+	lost := !t.IsLost() && len(t.Held) == 0 && len(t.Lost) > 0 && len(t.Lost) >= min(quorum, len(t.observers()))
 	return !t.Off && !lost && !t.gone(w.Now)
 }
 

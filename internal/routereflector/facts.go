@@ -162,7 +162,7 @@ func (w facts) working(but []Reflector) []Node {
 			continue
 		}
 		left := slices.ContainsFunc(but, func(r Reflector) bool { return r.Node == n.Name })
-		if n.speaks() && n.Ready == corev1.ConditionTrue && !left {
+		if n.speaks() && n.lives() && !left {
 			out = append(out, *n)
 		}
 	}

@@ -10,15 +10,13 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
 const (
-	// Freshness is how old a sighting may be that a step relies on, unless anyone who gathers them vouches for it ([Sighting.Current]). BIRD
-	// reports a session that went down at once, but a peer that fell silent looks Established for up to four minutes; so a sighting shows that
-	// a session came up, never that a node lives.
+	// Freshness is how old a sighting may be that a step relies on, unless anyone who gathers them vouches for it
+	// ([Sighting.Current]). BIRD reports a session that went down at once, but a peer that fell silent looks
+	// Established for up to four minutes; so a sighting shows that a session came up, never that a node lives.
 	Freshness = time.Minute
 	// meshSample is how many clients must see the whole mesh before a reflector goes for good.
 	meshSample = 3
@@ -36,7 +34,7 @@ func (w gates) wait(step Step, reflectors []Reflector) string {
 			return ""
 		}
 		// At most one reflector is without its sessions at any time: the one that has just been made.
-		return w.unsettled(w.working(nil))
+		return cmp.Or(w.unsettled(w.working(nil)), w.silentCandidate(step))
 	case Demote:
 		if w.abandons() {
 			return ""
@@ -60,31 +58,50 @@ func (w gates) wait(step Step, reflectors []Reflector) string {
 	return ""
 }
 
-// restores reports that a promotion only gives a reflector back what was written on it, and resets no session that carries routes: without the label or a
-// cluster ID it reflects nothing, and with another group's label not to its clients. One whose ID was changed to another has its sessions, as BGPPeers select by
-// labels alone, and reflects.
+// restores reports that a promotion only gives a reflector back what was written on it, and resets no session that
+// carries routes: without the label or a cluster ID it reflects nothing, and with another group's label not to its
+// clients. One whose ID was changed to another has its sessions, as BGPPeers select by labels alone, and reflects.
 func (w facts) restores(step Step) bool {
 	n, _ := w.node(step.Node)
 	if !n.altered() {
 		return false
 	}
 	_, labeled := n.Labels[v1alpha1.ReflectorLabel]
-	return !labeled || n.ClusterID == "" || n.Written.Group != n.labeledGroup() && (n.ClusterID == n.Written.ClusterID || !w.isFlat())
+	return !labeled || n.ClusterID == "" ||
+		n.Written.Group != n.labeledGroup() && (n.ClusterID == n.Written.ClusterID || !w.isFlat())
 }
 
-// unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if nothing is.
+// silentCandidate says that no reflector has a session with the node that is to become one: its BIRD may be dead. After
+// a while the node is named as a silent client, and another is chosen.
+func (w gates) silentCandidate(step Step) string {
+	n, exists := w.node(step.Node)
+	working, clients := w.working(nil), w.roster()
+	own := func(r Node) bool { return clients.has(&n, r.group()) }
+	if !exists || w.Mesh.On || !n.isClient(&w.Topology) || !slices.ContainsFunc(working, own) ||
+		!w.cutOff(n, clients, working) {
+		return ""
+	}
+	return fmt.Sprintf("no reflector has an Established session with %s, which is to become one", n.Name)
+}
+
+// unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if
+// nothing is.
 func (w gates) unproven() string {
 	silent := w.firstNode(func(n *Node) bool {
-		return n.isReflectorOf(&w.Topology) && (!n.speaks() || n.Ready != corev1.ConditionTrue)
+		return n.isReflectorOf(&w.Topology) && (!n.speaks() || !n.lives())
 	})
 	if silent != "" {
-		return fmt.Sprintf("the Node of reflector %s is not Ready, and its sessions have not been seen", silent)
+		return fmt.Sprintf(
+			"reflector %s is not Ready or lost by its witnesses, and its sessions have not been seen",
+			silent,
+		)
 	}
 	return w.unsettled(w.working(nil))
 }
 
-// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever AS, that has no session with any
-// working reflector of its own, one that leaves included, while the mesh is off holds nothing up: it is cut off already, and its trouble is its own.
+// unsettled says which of the reflectors has not been seen with all its sessions, "" if all have. A client, of whatever
+// AS, that has no session with any working reflector of its own, one that leaves included, while the mesh is off holds
+// nothing up: it is cut off already, and its trouble is its own.
 func (w gates) unsettled(reflectors []Node) string {
 	clients, working := w.roster(), w.working(nil)
 	for i := range reflectors {
@@ -104,7 +121,8 @@ func (w gates) unsettled(reflectors []Node) string {
 	return ""
 }
 
-// meshUnsettled says what is missing until a sample of clients has been seen with a session to every other node of the mesh.
+// meshUnsettled says what is missing until a sample of clients has been seen with a session to every other node of the
+// mesh.
 func (w gates) meshUnsettled() string {
 	if !w.Mesh.On {
 		return "the node-to-node mesh is off"
@@ -112,7 +130,7 @@ func (w gates) meshUnsettled() string {
 	inMesh := func(n Node) bool { return n.runsBGP() && n.ClusterID == "" }
 	members, full := 0, 0
 	for _, n := range w.Nodes {
-		if !inMesh(n) || n.Ready != corev1.ConditionTrue {
+		if !inMesh(n) || !n.lives() {
 			continue
 		}
 		members++
@@ -148,8 +166,8 @@ func Few(all []string) string {
 	return text
 }
 
-// Sessions counts the live clients that a reflector should have sessions with, and those with which it was last seen to have them in every
-// family, and when; at is zero if it has not said so lately.
+// Sessions counts the live clients that a reflector should have sessions with, and those with which it was last seen to
+// have them in every family, and when; at is zero if it has not said so lately.
 func (w World) Sessions(reflector string) (established, expected int, at time.Time) {
 	n, exists := factsOf(&w).node(reflector)
 	if !exists {
@@ -165,7 +183,8 @@ func (w World) Sessions(reflector string) (established, expected int, at time.Ti
 	return expected - len(factsOf(&w).missing(s.Established, n, client)), expected, s.At
 }
 
-// ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not spoken lately say nothing.
+// ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not
+// spoken lately say nothing.
 func (w World) ClientsAtRisk() int {
 	risk, clients := map[string]bool{}, factsOf(&w).roster()
 	for _, r := range factsOf(&w).working(nil) {
@@ -180,7 +199,8 @@ func (w World) ClientsAtRisk() int {
 	return len(risk)
 }
 
-// Approval says what somebody has to do before the plan's steps are carried out, "" if nothing: spec.rollout.mode asks for it.
+// Approval says what somebody has to do before the plan's steps are carried out, "" if nothing: spec.rollout.mode asks
+// for it.
 func (w World) Approval(p Plan) string {
 	rollout := w.Topology.Spec.Rollout
 	switch {
@@ -193,8 +213,9 @@ func (w World) Approval(p Plan) string {
 	return ""
 }
 
-// atOnce counts the first steps that are done in one round: in an emergency all that add something. The one that is chosen first may be ill as well, and to
-// wait for it would prolong the outage. Otherwise it is one, but for adopted BGPPeers that go and for clients.
+// atOnce counts the first steps that are done in one round: in an emergency all that add something. The one that is
+// chosen first may be ill as well, and to wait for it would prolong the outage. Otherwise it is one, but for adopted
+// BGPPeers that go and for clients.
 func (w gates) atOnce(p Plan) int {
 	one := min(len(p.Steps), 1)
 	if !w.emergency() && !w.rescuing() || one > 0 && p.Steps[0].Kind == MeshOn {
@@ -207,8 +228,8 @@ func (w gates) atOnce(p Plan) int {
 	return max(first, one)
 }
 
-// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of each other: a client passes nothing
-// on. A plan lists no more than [maxClientSteps] of them.
+// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of
+// each other: a client passes nothing on. A plan lists no more than [maxClientSteps] of them.
 func (w gates) clientsAtOnce(p Plan) int {
 	count := slices.IndexFunc(p.Steps, func(s Step) bool { return !s.ofClient() || w.wait(s, p.Reflectors) != "" })
 	if count < 0 {

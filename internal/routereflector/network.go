@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
@@ -34,10 +32,10 @@ func (f family) speaks(nodes []Node) bool {
 	return false
 }
 
-// up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready count as silent: a plan must hold
-// without them.
+// up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready, and reflectors that
+// their witnesses have lost, count as silent: a plan must hold without them.
 func (f family) up(n *Node) bool {
-	return f(n).IsValid() && n.runsBGP() && n.Ready == corev1.ConditionTrue
+	return f(n).IsValid() && n.runsBGP() && n.lives()
 }
 
 // network builds, by confd's rules, the sessions that there are once everything has settled.

@@ -33,6 +33,9 @@ func (n *Node) speakerAS() uint32 {
 	return 0
 }
 
+// lives reports whether routes through the node are counted on: its Node is Ready, and its witnesses have not lost it.
+func (n *Node) lives() bool { return n.Ready == corev1.ConditionTrue && !n.Dead }
+
 // isReflectorOf reports whether the node is wholly a reflector of the topology.
 func (n *Node) isReflectorOf(t *v1alpha1.RouteReflectorTopology) bool {
 	return n.marked(t) && n.hasGroupsID(t)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -29,33 +30,44 @@ type Plan struct {
 	Steps []Step
 	// More reports that there are further steps behind these.
 	More bool
-	// AtOnce is how many of the first steps may be done in one round, each without a check of what the one before has brought, once the first waits for
-	// nothing: one; several that are about one client each; all that add something in an emergency; and adopted BGPPeers that go.
+	// AtOnce is how many of the first steps may be done in one round, each without a check of what the one before has
+	// brought, once the first waits for nothing: one; several that are about one client each; all that add something in
+	// an emergency; and adopted BGPPeers that go.
 	AtOnce int
-	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been seen since the last one.
+	// Waiting says what the first step waits for, "" if it can be done now. Without steps it says what has not been
+	// seen since the last one.
 	Waiting string
 	// Lasting reports that it waits for time to pass, not for sessions: no timeout of theirs counts.
 	Lasting bool
-	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those of them that are asked for
-	// their routes as well as for their sessions.
+	// Witnesses are the nodes whose sightings are needed now, sorted; nobody else needs to be asked. Samples are those
+	// of them that are asked for their routes as well as for their sessions.
 	Witnesses, Samples []string
-	// Baseline is what is believed of the cluster from now on; it is kept in the topology's status. Confirm says that a list of the API server would
-	// let more be believed ([World.Confirmed]).
+	// Standing are the nodes on which a status request stands all the time, sorted. Recheck is when one of them last
+	// lost a reflector: what the others reported before is asked for again.
+	Standing []string
+	Recheck  time.Time
+	// Lost is what the topology's status must say of lost reflectors. Isolated describes witnesses that have lost all
+	// reflectors, "" if none have.
+	Lost     []v1alpha1.LostReflector
+	Isolated string
+	// Baseline is what is believed of the cluster from now on; it is kept in the topology's status. Confirm says that a
+	// list of the API server would let more be believed ([World.Confirmed]).
 	Baseline *v1alpha1.Baseline
 	Confirm  bool
 	// Emergency is what the topology's status must say of an emergency, before the first step; nil for none.
 	Emergency *v1alpha1.Emergency
-	// Record is what the topology's status must say was written on Nodes, before the first step. Stale names those of its entries that are to go, once a
-	// live read has shown that their Nodes have no label.
+	// Record is what the topology's status must say was written on Nodes, before the first step. Stale names those of
+	// its entries that are to go, once a live read has shown that their Nodes have no label.
 	Record *v1alpha1.Record
 	Stale  []string
-	// Foreign are the labels and cluster IDs that this topology did not write and that look like its own, sorted by node.
+	// Foreign are the labels and cluster IDs that this topology did not write and that look like its own, sorted by
+	// node.
 	Foreign []Foreign
 	// Refusals say why nothing is planned, or why the steps end early.
 	Refusals []Refusal
 	// Notes are what an operator should know although nothing is refused for it.
 	Notes []Note
-	// Troubles are the reflectors whose Nodes are not Ready, sorted by name.
+	// Troubles are the reflectors whose Nodes are not Ready, or that their witnesses have lost, sorted by name.
 	Troubles []Trouble
 	// Checks is the model's verdict on the cluster as it is, Target on it after the last step.
 	Checks, Target Checks
@@ -87,15 +99,18 @@ type Reason string
 const (
 	// ReasonPaused of Frozen=True: spec.paused is true.
 	ReasonPaused Reason = "Paused"
-	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being migrated or upgraded and must not be written to.
+	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being migrated or upgraded and must not be written
+	// to.
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
 	// ReasonForeignDatastore of Frozen=True: Calico's etcd is another cluster's, or does not look like this one's.
 	ReasonForeignDatastore Reason = "ForeignDatastore"
-	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not together with spec.sizing.perZone.
+	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not together with
+	// spec.sizing.perZone.
 	ReasonHierarchy Reason = "HierarchyNotPossible"
 	// ReasonSizing of Accepted=False: spec.sizing.perZone needs spec.topologyKeys.
 	ReasonSizing Reason = "InvalidSizing"
-	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free address.
+	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free
+	// address.
 	ReasonClusterID Reason = "InvalidClusterID"
 	// ReasonSelector of Accepted=False: a selector of the spec is not a valid label selector.
 	ReasonSelector Reason = "InvalidSelector"
@@ -109,26 +124,32 @@ const (
 	ReasonNoClients Reason = "NoClients"
 	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts the reasons.
 	ReasonNoReflectors Reason = "NoEligibleReflectors"
-	// ReasonUnsafe of Degraded=True: by the reachability model the next step would disconnect nodes, or remove too many sessions of clients.
+	// ReasonUnsafe of Degraded=True: by the reachability model the next step would disconnect nodes, or remove too many
+	// sessions of clients.
 	ReasonUnsafe Reason = "UnsafeStep"
-	// ReasonSessionOptions of Accepted=False: spec.session has changed, which would reset every session at once, and the mesh cannot carry the clients
-	// meanwhile.
+	// ReasonSessionOptions of Accepted=False: spec.session has changed, which would reset every session at once, and
+	// the mesh cannot carry the clients meanwhile.
 	ReasonSessionOptions Reason = "SessionOptionsChange"
-	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters does not exist; nothing is written until it exists or is
-	// removed from the list.
+	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters does not exist; nothing is written
+	// until it exists or is removed from the list.
 	ReasonFilterMissing Reason = "BGPFilterNotFound"
-	// ReasonMatchesNothing of Frozen=True: a selector of the spec no longer selects any node, although the nodes that it selected still exist.
+	// ReasonMatchesNothing of Frozen=True: a selector of the spec no longer selects any node, although the nodes that
+	// it selected still exist.
 	ReasonMatchesNothing Reason = "SelectorMatchesNothing"
-	// ReasonMatchesTooFew of Frozen=True: a selector of the spec no longer selects most of its nodes, although they still exist.
+	// ReasonMatchesTooFew of Frozen=True: a selector of the spec no longer selects most of its nodes, although they
+	// still exist.
 	ReasonMatchesTooFew Reason = "SelectorMatchesTooFew"
-	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for five minutes, or a person confirms it.
+	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for five
+	// minutes, or a person confirms it.
 	ReasonNodesVanished Reason = "NodesVanished"
-	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than spec.sizing.maxMeshNodes.
+	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than
+	// spec.sizing.maxMeshNodes.
 	ReasonMeshTooLarge Reason = "MeshTooLarge"
-	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does not let the program turn it on.
+	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does
+	// not let the program turn it on.
 	ReasonMeshNotManaged Reason = "MeshNotManaged"
-	// ReasonCannotAdopt of Accepted=False: the objects in spec.adopt cannot be adopted without unnecessary session resets; the message says what to
-	// do.
+	// ReasonCannotAdopt of Accepted=False: the objects in spec.adopt cannot be adopted without unnecessary session
+	// resets; the message says what to do.
 	ReasonCannotAdopt Reason = "CannotAdopt"
 )
 
@@ -163,10 +184,11 @@ func Messages(notes []Note) []string {
 	return out
 }
 
-// Make plans. Nodes are put in order first: what the reachability model gives as examples, and what is said of them, follows the order of its speakers.
+// Make plans. Nodes are put in order first: what the reachability model gives as examples, and what is said of them,
+// follows the order of its speakers.
 func Make(w World) Plan {
 	w.Nodes = slices.SortedFunc(slices.Values(w.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	w = w.Recognized()
+	w = w.Recognized().Witnessed()
 	w.Topology.Status.Emergency = candidatesOf(&w).emergencyStatus()
 	is := checksOf(&w)
 	d := is.design()
@@ -178,6 +200,9 @@ func Make(w World) Plan {
 		p.Groups = is.groups(p.Reflectors, d)
 		return p
 	}
+	if is.exiting() {
+		p.Standing = nil // while the end is refused, the reflectors stay
+	}
 	chosen := is.choose(d)
 	p.Reflectors = is.reflectors(chosen)
 	p.Groups = is.groups(p.Reflectors, d)
@@ -185,7 +210,10 @@ func Make(w World) Plan {
 	if !is.exiting() {
 		p.Peers, p.Notes = is.finalPeers(d), is.notes(p.Clients, chosen)
 		if len(chosen.groups) == 0 {
-			p.Refusals = append(p.Refusals, Refusal{ReasonNoReflectors, "no node may be a reflector: " + is.whyNobody()})
+			p.Refusals = append(
+				p.Refusals,
+				Refusal{ReasonNoReflectors, "no node may be a reflector: " + is.whyNobody()},
+			)
 			is.fallback(&p, now)
 			return p
 		}
@@ -202,7 +230,15 @@ func Make(w World) Plan {
 
 // observed is a plan that says the observed state, and nothing yet of what is to be done.
 func (w checks) observed(d design) Plan {
-	p := Plan{Mode: d.mode(), Clients: w.clients(), Record: w.Topology.Status.Record, Foreign: w.foreign(d), Emergency: w.Topology.Status.Emergency, Troubles: w.troubles()}
+	p := Plan{
+		Mode:      d.mode(),
+		Clients:   w.clients(),
+		Record:    w.Topology.Status.Record,
+		Foreign:   w.foreign(d),
+		Emergency: w.Topology.Status.Emergency,
+		Troubles:  w.troubles(),
+	}
+	p.Standing, p.Recheck, p.Lost, p.Isolated = w.standing(), w.recheck(), w.lostReflectors(), w.isolated()
 	p.Baseline, p.Confirm = w.believe()
 	return p
 }
@@ -212,9 +248,18 @@ func (w choices) notes(clients int, chosen choice) []Note {
 	var out []Note
 	advise := func(message string) { out = append(out, Note{NoteAdvice, message}) }
 	d := chosen.design
-	if most := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); most > 0 && !d.hierarchical() && clients > most && d.short == "" {
-		advise(fmt.Sprintf("each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
-			"spec.sizing.perZone groups would divide them", clients, most))
+	if most := int(
+		w.Topology.Spec.Sizing.MaxClientsPerReflector,
+	); most > 0 && !d.hierarchical() && clients > most &&
+		d.short == "" {
+		advise(
+			fmt.Sprintf(
+				"each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
+					"spec.sizing.perZone groups would divide them",
+				clients,
+				most,
+			),
+		)
 	}
 	if d.short != "" {
 		advise(d.short)
@@ -233,7 +278,9 @@ func (w choices) notes(clients int, chosen choice) []Note {
 		advise(d.String())
 	}
 	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
-		advise("there are more routes than a CalicoNodeStatus can hold, so that before the mesh is turned off a sample of clients reports its sessions, not its routes")
+		advise(
+			"there are more routes than a CalicoNodeStatus can hold, so that before the mesh is turned off a sample of clients reports its sessions, not its routes",
+		)
 	}
 	return out
 }

@@ -28,6 +28,8 @@ type history struct {
 	random *rand.Rand
 	// cut are pairs of nodes, by their addresses, between which no session comes up.
 	cut map[[2]netip.Addr]bool
+	// dead are nodes whose BIRD is dead and whose kubelet lives.
+	dead map[string]bool
 	// foreign are nodes that somebody else made reflectors.
 	foreign map[string]bool
 	made    int
@@ -40,6 +42,7 @@ func newHistory(t *rapid.T) *history {
 	most := rapid.SampledFrom([]int{8, 8, 16, 16, 16, 30, 30, 60, 60, 2000}).Draw(t, "most")
 	h := &history{
 		T: t, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), cut: map[[2]netip.Addr]bool{}, foreign: map[string]bool{},
+		dead: map[string]bool{},
 	}
 	h.world = cluster(2+h.random.IntN(most-1), 1+h.random.IntN(4))
 	h.world.Topology.Spec.Mode = v1alpha1.ModeFlat
@@ -96,7 +99,9 @@ func (h *history) happen() {
 		name := reflectors[h.random.IntN(len(reflectors))]
 		at = slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
 	}
-	switch h.random.IntN(8) {
+	switch h.random.IntN(9) {
+	case 8:
+		h.kill(&w.Nodes[at])
 	case 0:
 		if len(w.Nodes) > 2 {
 			w.Nodes = slices.Delete(w.Nodes, at, at+1)
@@ -111,6 +116,7 @@ func (h *history) happen() {
 		well := machine(0, 1)
 		n := &w.Nodes[at]
 		n.Ready, n.ReadySince, n.Unschedulable, n.Taints, n.Deleting = well.Ready, w.Now.Add(-time.Hour), false, nil, false
+		delete(h.dead, n.Name)
 	case 4:
 		h.cut[[2]netip.Addr{w.Nodes[at].IPv4, w.Nodes[h.random.IntN(len(w.Nodes))].IPv4}] = true
 	case 5:
@@ -140,9 +146,53 @@ func (h *history) edit() {
 	}
 }
 
+// kill lets the BIRD of a node die, and its witnesses have it lost if it is a reflector.
+func (h *history) kill(n *Node) {
+	h.dead[n.Name] = true
+	for i := range h.world.Topology.Status.LostReflectors {
+		if h.world.Topology.Status.LostReflectors[i].Node == n.Name {
+			return
+		}
+	}
+	if n.marked(&h.world.Topology) {
+		since := second(h.world.Now.Add(-time.Duration(h.random.IntN(300)) * time.Second))
+		h.world.Topology.Status.LostReflectors = append(h.world.Topology.Status.LostReflectors, v1alpha1.LostReflector{Node: n.Name, Since: since})
+	}
+}
+
+// witness is the world in which its witnesses report as well, and nobody has a session with a dead BIRD.
+func (h *history) witness(w World) World {
+	for _, name := range Make(w).Standing {
+		if !slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return s.Node == name }) {
+			w.Sightings = append(w.Sightings, w.sayAlone(name))
+		}
+	}
+	for i := range w.Sightings {
+		s := &w.Sightings[i]
+		s.Standing, s.Lost = true, map[netip.Addr]time.Time{}
+		for _, n := range w.Nodes {
+			lost := h.dead[n.Name] || h.dead[s.Node] && s.Node != n.Name
+			switch reflector := n.marked(&w.Topology) && n.Name != s.Node && n.IPv4.IsValid(); {
+			case lost && (reflector || s.Established[n.IPv4]):
+				delete(s.Established, n.IPv4)
+				s.Lost[n.IPv4] = w.Now.Add(-time.Minute)
+			case reflector && n.Ready == corev1.ConditionTrue:
+				s.Established[n.IPv4] = true // the model takes one for dead that is still noted as lost
+			}
+		}
+	}
+	w.Topology.Status.LostReflectors = Make(w).Lost
+	return w.Witnessed()
+}
+
 // settled is the world once all sessions that are not cut have come up and all who are asked have spoken.
 func (h *history) settled() World {
 	w := h.world.settled()
+	if len(h.world.Topology.Status.LostReflectors) > 0 || len(h.dead) > 0 {
+		w = h.witness(w) // who is lost changes what sessions there are
+		h.world.Topology.Status.LostReflectors, h.world.Nodes = w.Topology.Status.LostReflectors, w.Nodes
+		w = h.witness(h.world.settled())
+	}
 	for _, s := range w.Sightings {
 		n, _ := factsOf(&w).node(s.Node)
 		for a := range s.Established {
@@ -256,6 +306,7 @@ func TestChurnDuringThePlan(t *testing.T) {
 			}
 		}
 		clear(h.cut)
+		clear(h.dead)
 		h.world.Now = h.world.Now.Add(time.Hour) // all grace periods are over
 		for h.step() {
 			if h.writes > 40*(1+h.changes) {

@@ -27,19 +27,25 @@ type World struct {
 	Filters map[string]bool
 	// Sightings are what nodes last said of their sessions and routes, at most one for each.
 	Sightings []Sighting
-	// Unproven reports that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last changed. While it holds, a topology
-	// without steps waits for their word; afterwards nobody is asked.
+	// Unproven reports that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last
+	// changed. While it holds, a topology without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
-	// Suspects are clients about which their reflectors are asked, whatever the plan waits for: they seem to be silent, or the status says so for some time.
+	// Suspects are clients about which their reflectors are asked, whatever the plan waits for: they seem to be silent,
+	// or the status says so for some time.
 	Suspects []string
-	// Promoted are the nodes that were promoted a moment ago and may not be shown as reflectors yet, or that somebody has taken the role away from since. Others
-	// are given back theirs first.
+	// Unresponsive are nodes that have left a status request unanswered a while ago. Others are chosen as witnesses
+	// first.
+	Unresponsive []string
+	// Promoted are the nodes that were promoted a moment ago and may not be shown as reflectors yet, or that somebody
+	// has taken the role away from since. Others are given back theirs first.
 	Promoted []string
-	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for [MeshStays].
+	// MeshStays is how long the mesh stays on after an emergency once reflectors carry the clients again; 0 for
+	// [MeshStays].
 	MeshStays time.Duration
 	// Confirmed reports that a list of the API server has just shown the same Nodes as these.
 	Confirmed bool
-	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be written to.
+	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be
+	// written to.
 	DatastoreReady bool
 	// Binding says whose datastore it is; nil where it is part of the cluster itself.
 	Binding *Binding
@@ -68,10 +74,17 @@ type Node struct {
 	AS uint32
 	// ClusterID is the route reflector cluster ID that Calico has for the node, "" if none.
 	ClusterID string
+	// LostSince is since when the node, a reflector of the topology, has been lost by its witnesses although its Node
+	// is Ready; zero for not. [World.Witnessed] sets it.
+	LostSince time.Time
+	// Dead reports that this has been so for the grace period: nothing waits for its sessions any more, and the model
+	// counts on none. Before, steps wait for them, as for those of any reflector.
+	Dead bool
 	// Workloads counts the pods on the node that belong to no DaemonSet and are not static.
 	Workloads int
-	// Written is what the topology's record says was written on the node to make it a reflector, nil for nothing. ForeignMark reports that the node has
-	// a topology's label that the topology's record does not have. [World.Recognized] sets both.
+	// Written is what the topology's record says was written on the node to make it a reflector, nil for nothing.
+	// ForeignMark reports that the node has a topology's label that the topology's record does not have.
+	// [World.Recognized] sets both.
 	Written     *Mark
 	ForeignMark bool
 }
@@ -85,10 +98,11 @@ type Peer struct {
 	// Node and PeerIP are the fields of those names, which Mooring's own BGPPeers do not use.
 	Node   string
 	PeerIP netip.Addr
-	// ASNumber and LocalASNumber are the AS numbers that a BGPPeer with a PeerIP gives its peer, and its own nodes instead of theirs; 0 for
-	// absent. With a selector Calico takes those of the nodes.
+	// ASNumber and LocalASNumber are the AS numbers that a BGPPeer with a PeerIP gives its peer, and its own nodes
+	// instead of theirs; 0 for absent. With a selector Calico takes those of the nodes.
 	ASNumber, LocalASNumber uint32
-	// OneWay reports that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it needs another one for the peers.
+	// OneWay reports that Calico gives the session to the BGPPeer's own nodes alone (spec.reversePeering: Manual): it
+	// needs another one for the peers.
 	OneWay bool
 	// NodeMatcher and PeerMatcher are the selectors, parsed; nil where the selector is empty.
 	NodeMatcher, PeerMatcher Matcher
@@ -128,21 +142,31 @@ type Sighting struct {
 	Node string
 	// At is when.
 	At time.Time
-	// Current reports that it counts although it is older than [Freshness]: the node was asked while the present step waited, nothing has changed since
-	// that the answer would not hold for, and the node has not fallen silent.
+	// Current reports that it counts although it is older than [Freshness]: the node was asked while the present step
+	// waited, nothing has changed since that the answer would not hold for, and the node has not fallen silent.
 	Current bool
-	// Established are the addresses of the peers with which a session by a BGPPeer was Established, Mesh those with which one of the mesh was.
-	// A node that has just been promoted may have said the latter a moment before.
+	// Established are the addresses of the peers with which a session by a BGPPeer was Established, Mesh those with
+	// which one of the mesh was. A node that has just been promoted may have said the latter a moment before.
 	Established, Mesh map[netip.Addr]bool
+	// Lost are the peers that the node reported without a session after it had reported one, and when that was first
+	// read.
+	Lost map[netip.Addr]time.Time
+	// Down are those that it has reported without a session, and with none before since roles last changed.
+	Down map[netip.Addr]time.Time
+	// Standing reports that a status request stands on the node that it has answered, so that calico-node corrects the
+	// report when it changes.
+	Standing bool
 	// Others are the states, by BIRD's names, of sessions by a BGPPeer that are not Established.
 	Others map[netip.Addr]string
 	// Routes is nil if the node was not asked for them.
 	Routes *Routes
 }
 
-// Routes are the destinations to which a node has usable routes, by whom it learned them from. Each list is sorted and has no doubles.
+// Routes are the destinations to which a node has usable routes, by whom it learned them from. Each list is sorted and
+// has no doubles.
 type Routes struct {
-	// Mesh are those that came from the node-to-node mesh, by the address of the node that announced them; the zero Addr where that was not said.
+	// Mesh are those that came from the node-to-node mesh, by the address of the node that announced them; the zero
+	// Addr where that was not said.
 	Mesh map[netip.Addr][]netip.Prefix
 	// By are those that came from the peer of a BGPPeer with that address.
 	By map[netip.Addr][]netip.Prefix

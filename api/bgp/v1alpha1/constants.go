@@ -27,6 +27,9 @@ const (
 	ForceExitAnnotation = "bgp.mooring.dev/force-exit"
 )
 
+// MaxLostReflectors is how many lost reflectors a status names.
+const MaxLostReflectors = 16
+
 // Types of conditions, alongside Ready, which is their summary.
 const (
 	// ConditionAccepted: the spec is valid. If False, the message names the wrong field, or the other topology with the same clients.

@@ -429,6 +429,13 @@ type RouteReflectorTopologyStatus struct {
 	// +listMapKey=node
 	// +optional
 	SilentClients []SilentClient `json:"silentClients,omitempty"`
+	// lostReflectors are reflectors that at least two other nodes lost although their Nodes are Ready, and for failure.stabilization those that were; 16 at
+	// most.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=node
+	// +optional
+	LostReflectors []LostReflector `json:"lostReflectors,omitempty"`
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
@@ -528,6 +535,17 @@ type SilentClient struct {
 	LastObserved metav1.Time `json:"lastObserved"`
 	// reason is what the reflectors reported, and what to look at.
 	Reason string `json:"reason"`
+}
+
+// LostReflector is a reflector that other nodes reported to have lost.
+type LostReflector struct {
+	// node is the name of the Node.
+	Node string `json:"node"`
+	// since is when the second of them lost it.
+	Since metav1.Time `json:"since"`
+	// until is when two of them had a session with it again, or when it ceased to be a reflector; absent while it is lost.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // ReflectorStatus is one reflector.

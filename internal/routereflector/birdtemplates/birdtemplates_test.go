@@ -65,7 +65,7 @@ func states(t *testing.T, v calicobird.Version, patched string) {
 	if again, err := birdtemplates.Patch(v.File, patched); err != nil || again != patched {
 		t.Errorf("%s of Calico %s patched twice: %v (-once +twice)\n%s", v.File, v.Name, err, cmp.Diff(patched, again))
 	}
-	other := strings.Replace(strings.ReplaceAll(patched, "bird-templates begin 1 ", "bird-templates begin 0 "), "interval 500 ms", "interval 900 ms", 1)
+	other := strings.Replace(strings.ReplaceAll(patched, "bird-templates begin 2 ", "bird-templates begin 0 "), "interval 500 ms", "interval 900 ms", 1)
 	if again, err := birdtemplates.Patch(v.File, other); err != nil || again != patched {
 		t.Errorf("%s of Calico %s patched by another version: %v (-want +got)\n%s", v.File, v.Name, err, cmp.Diff(patched, again))
 	}
@@ -86,6 +86,7 @@ func TestInsertions(t *testing.T) {
 	}
 	const bfd = `{{- if contains $calico_nodes (printf " %s " $data.ip)}}
   bfd on;
+  hold time 30;
 {{- end}}
 `
 	const passive = `{{- if and (contains $calico_nodes (printf " %s " $data.ip)) (eq $data.as_num $effective_node_as_num) (gt $data.ip $node_ip)}}
@@ -142,7 +143,7 @@ func TestPatchRefuses(t *testing.T) {
 		"a torn patch": {v.File, strings.Replace(patched, "{{- /* mooring bird-templates end */}}\n", "", 1),
 			`bird.cfg.template: line 162: expected the end of Mooring's insertion of line 139 before the next begins`},
 		"an end alone": {v.File, "{{- /* mooring bird-templates end */}}", `bird.cfg.template: line 1: expected the begin of Mooring's insertion before its end`},
-		"no end":       {v.File, "{{- /* mooring bird-templates begin 1 */}}", `bird.cfg.template: line 1: expected an end of Mooring's insertion`},
+		"no end":       {v.File, "{{- /* mooring bird-templates begin 2 */}}", `bird.cfg.template: line 1: expected an end of Mooring's insertion`},
 	} {
 		if got, err := birdtemplates.Patch(c.file, c.text); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %d bytes and\n%v; want\n%s", name, len(got), err, c.want)

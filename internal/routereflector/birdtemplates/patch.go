@@ -1,17 +1,19 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package birdtemplates patches the templates from which Calico's confd renders the configuration of BIRD, and judges on which nodes a patch is in force.
+// Package birdtemplates patches the templates from which Calico's confd renders the configuration of BIRD, and judges
+// on which nodes a patch is in force.
 //
-// Calico lets its users replace these templates (ConfigMap bird-templates). The patch only inserts lines, each group between two comments of the template
-// language, so that it can be taken out and a difference shows what it does:
+// Calico lets its users replace these templates (ConfigMap bird-templates). The patch only inserts lines, each group
+// between two comments of the template language, so that it can be taken out and a difference shows what it does:
 //
 //	before the BGP template    BFD, and a shorter wait of a restart for its neighbors
 //	in the BGP template        short waits before a connection is tried again
-//	Global_ and Node_ peers    BFD with Calico's nodes; of two nodes with one AS number that with the lower address waits for the other to connect
+//	Global_ and Node_ peers    BFD and a hold time of 30 s with Calico's nodes; of two nodes with one AS number
+//	                           that with the lower address waits for the other to connect
 //
-// Neighbors that are not nodes of the cluster, local workloads and the mesh keep their options. A template that is not as Calico 3.29 to 3.31 has it is
-// refused: nothing is guessed.
+// Neighbors that are not nodes of the cluster, local workloads and the mesh keep their options. A template that is not
+// as Calico 3.29 to 3.31 has it is refused: nothing is guessed.
 package birdtemplates
 
 import (
@@ -32,7 +34,7 @@ func Files() []string { return []string{IPv4File, IPv6File} }
 
 // The lines around each insertion. The number is increased when what is inserted changes. They render to nothing.
 const (
-	begin = "{{- /* mooring bird-templates begin 1 */}}"
+	begin = "{{- /* mooring bird-templates begin 2 */}}"
 	end   = "{{- /* mooring bird-templates end */}}"
 )
 
@@ -301,7 +303,7 @@ func (p *patcher) session(name string, at int) error {
 		return fmt.Errorf("expected %q in %s", "calico_export_to_bgp_peers({{eq $data.as_num ...}});", what)
 	}
 	const isNode = `contains $calico_nodes (printf " %s " $data.ip)`
-	p.insert[multihop+7] = []string{"{{- if " + isNode + "}}", "  bfd on;", "{{- end}}"}
+	p.insert[multihop+7] = []string{"{{- if " + isNode + "}}", "  bfd on;", "  hold time 30;", "{{- end}}"}
 	p.insert[restart] = []string{
 		"{{- if and (" + isNode + ") (eq $data.as_num " + as + ") (gt $data.ip " + p.nodeIP + ")}}",
 		"  passive on; # Of two nodes the one with the higher address connects.",

@@ -23,7 +23,7 @@ func TestHeldWithoutAStep(t *testing.T) {
 	p := s.start()
 	s.create("main", "{redundancy: 2}")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 	s.patch("main", `{"metadata":{"finalizers":null}}`)
 	s.start()

@@ -134,7 +134,14 @@ func degradation(o outcome, meshIsOff bool, now time.Time) (degraded bool, reaso
 		return true, reasonWriteFailed, o.trouble
 	}
 	if len(o.plan.Troubles) > 0 {
-		return true, reasonReflectorNotReady, troubles(o.plan.Troubles, now)
+		reason := reasonReflectorNotReady
+		if !slices.ContainsFunc(o.plan.Troubles, func(t routereflector.Trouble) bool { return !t.IsLost() }) {
+			reason = reasonReflectorLost
+		}
+		return true, reason, troubles(o.plan.Troubles, now)
+	}
+	if o.plan.Isolated != "" {
+		return true, reasonReflectorLost, o.plan.Isolated
 	}
 	if o.timedOut {
 		return true, reasonSessionTimeout, fmt.Sprintf("%s waits for longer than spec.rollout.sessionTimeout, and nothing is removed meanwhile: %s",

@@ -221,7 +221,7 @@ func (r *Reconciler) steps(s *scene, m *memory, o outcome) (steps []step, next t
 		steps = append(r.requests(s, m, plan, ""), changes...)
 	}
 	switch {
-	case busy(plan) || len(s.statuses) > 0:
+	case busy(plan) || len(steps) > 0 || len(s.statuses) > len(plan.Standing) || s.observing(plan):
 		return steps, r.Timing.Poll
 	case s.exiting() && o.act:
 		return []step{finalizer(false)}, r.Timing.Coalesce

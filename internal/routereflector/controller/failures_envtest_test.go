@@ -112,7 +112,7 @@ func TestFrozenAcrossARestart(t *testing.T) {
 	p := s.start()
 	s.create("main", "reflectors: {required: {matchLabels: {pool: a}}}")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 	before := s.reflectors()
 	for i := range 6 {
@@ -164,7 +164,7 @@ func TestNodesVanish(t *testing.T) {
 	p := s.start(func(r *Reconciler, _ *tap) { r.Clock = now })
 	s.create("main", "redundancy: 2")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	before, changes := s.reflectors(), len(s.sim.Changes())
 	s.deleteNode(s.ordinary(9)[:5]...)
 	if got := s.told(v1alpha1.ConditionFrozen, "NodesVanished"); !strings.Contains(got, "of 9 Nodes at ") || !strings.Contains(got, " there are 4 left") {
@@ -241,7 +241,7 @@ func TestAllReflectorsGone(t *testing.T) {
 		p := s.start()
 		s.create("main", "{}")
 		s.await("main", v1alpha1.PhaseReady)
-		s.expectNoQuestions()
+		s.expectOnlyStanding()
 		p.stop()
 		s.patch("main", `{"spec":{"failure":{"stabilization":"24h"}}}`)
 		were := s.reflectors()
@@ -292,7 +292,7 @@ func TestExitRefusedAndForced(t *testing.T) {
 	p := s.start()
 	topology := s.create("main", "sizing: {maxMeshNodes: 5}")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 	if err := s.client.Delete(t.Context(), topology); err != nil {
 		t.Fatal(err)
@@ -357,7 +357,7 @@ func (s *stage) expectNothingLeft() {
 	if c := s.configuration(); c == nil || c.Annotations[v1alpha1.MeshAnnotation] != "" {
 		s.t.Errorf("BGPConfiguration default is %+v", c)
 	}
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 }
 
 // With spec.mesh Observe or Ignore and the mesh off the reflectors stay until somebody says that they may go, or turns the mesh on.
@@ -375,7 +375,7 @@ func TestExitWithoutAMesh(t *testing.T) {
 			p := s.start()
 			topology := s.create("main", "redundancy: 2")
 			s.await("main", v1alpha1.PhaseReady)
-			s.expectNoQuestions()
+			s.expectOnlyStanding()
 			p.stop()
 			s.patch("main", `{"spec":{"mesh":"`+policy+`"}}`)
 			if err := s.client.Delete(t.Context(), topology); err != nil {
@@ -429,7 +429,7 @@ func TestAReflectorInTroubleIsReportedAtOnce(t *testing.T) {
 	s.start()
 	s.create("main", "redundancy: 2")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	before, changes := s.reflectors(), len(s.sim.Changes())
 	set := func(status corev1.ConditionStatus) {
 		n := &corev1.Node{}

@@ -91,7 +91,7 @@ func TestTheGroupOfCalicosAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitGone("main")
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 	requests = append(requests, p.tap.since(0)...)
 	if got := s.reflectors(); len(got) != 0 || !s.mesh() {

@@ -54,7 +54,7 @@ func testFlatToHierarchicalAndBack(t *testing.T, newStage stageMaker) {
 		t.Error("the mesh is on")
 	}
 	s.expectOneAtATime()
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	// The node comes while nobody is there to see it, so that no write fails because it has changed meanwhile.
 	p.stop()
 	s.makeNode(16)

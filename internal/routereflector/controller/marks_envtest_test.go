@@ -88,7 +88,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 	p := s.start(func(r *Reconciler, _ *tap) { r.Events = told })
 	s.create("main", "{}")
 	is := s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	honest := s.reflectors()
 	if got := recorded(is); !slices.Equal(got, honest) {
 		t.Fatalf("the record has %v, the reflectors are %v", got, honest)
@@ -152,7 +152,7 @@ func TestTheRecordOfAnEarlierVersion(t *testing.T) {
 	p := s.start()
 	s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 	honest, bad := s.reflectors(), s.ordinary(7)[0]
 	old := s.topology("main")

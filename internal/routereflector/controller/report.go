@@ -39,6 +39,9 @@ const (
 	reasonDryRun = "DryRun"
 	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and for how long.
 	reasonReflectorNotReady = "ReflectorNotReady"
+	// reasonReflectorLost of Degraded=True: at least two nodes have lost a reflector, although its Node is Ready; the message names both, and says when it is
+	// replaced and what to check. Or they have lost all reflectors, for which none is replaced.
+	reasonReflectorLost = "ReflectorLost"
 	// reasonSilentClients of Degraded=True: the mesh is off, and some clients have no session with any of their reflectors; the message names them.
 	reasonSilentClients = "SilentClients"
 	// reasonTooFew of Degraded=True: fewer nodes than desired may be reflectors; the message counts the reasons.
@@ -133,6 +136,9 @@ func (o outcome) permitted() routereflector.Plan {
 	plan.Steps = nil
 	if !o.asks {
 		plan.Witnesses, plan.Samples = nil, nil
+	}
+	if o.held == reasonDryRun {
+		plan.Standing = nil
 	}
 	return plan
 }
@@ -251,7 +257,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
 		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
-		Mesh: meshState(s), Baseline: plan.Baseline, Record: routereflector.Without(plan.Record, plan.Stale...), Emergency: plan.Emergency,
+		Mesh: meshState(s), Baseline: plan.Baseline, LostReflectors: plan.Lost, Record: routereflector.Without(plan.Record, plan.Stale...), Emergency: plan.Emergency,
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {
@@ -262,7 +268,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	}
 	for _, reflector := range is.Reflectors {
 		if reflector.Role == string(routereflector.RoleReflector) && reflector.LastObserved != nil && reflector.Established >= reflector.Clients &&
-			!troubled(plan, reflector.Node) {
+			troubleOf(plan, reflector.Node) == nil {
 			is.ReadyReflectors++
 		}
 		is.Sessions.Established += reflector.Established
@@ -300,13 +306,17 @@ func meshState(s *scene) v1alpha1.MeshState {
 	return v1alpha1.MeshOff
 }
 
-// troubled reports whether a reflector's Node is not Ready.
-func troubled(plan routereflector.Plan, node string) bool {
-	return slices.ContainsFunc(plan.Troubles, func(t routereflector.Trouble) bool { return t.Node == node })
+// troubleOf is the trouble of a reflector whose Node is not Ready, or that is lost; nil for none.
+func troubleOf(plan routereflector.Plan, node string) *routereflector.Trouble {
+	at := slices.IndexFunc(plan.Troubles, func(t routereflector.Trouble) bool { return t.Node == node })
+	if at < 0 {
+		return nil
+	}
+	return &plan.Troubles[at]
 }
 
 // reflectorStatus is one reflector's. What nobody has asked for lately stays as it was last seen: with how many clients, of how many. While its
-// Node is in trouble none of its sessions count.
+// Node is not Ready, or it is lost, none of its sessions count.
 func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflector routereflector.Reflector, plan routereflector.Plan) v1alpha1.ReflectorStatus {
 	out := v1alpha1.ReflectorStatus{Node: reflector.Node, Zone: reflector.Zone, Role: string(reflector.Role)}
 	if reflector.Group != s.topology.Name {
@@ -319,8 +329,8 @@ func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflec
 	}
 	established, expected, at := s.world.Sessions(reflector.Node)
 	out.Clients = int32(expected)
-	inTrouble := troubled(plan, out.Node)
-	if !at.IsZero() && !inTrouble {
+	trouble := troubleOf(plan, out.Node)
+	if !at.IsZero() && trouble == nil {
 		seen := metav1.NewTime(at.UTC().Truncate(time.Second))
 		out.Established, out.LastObserved = int32(established), &seen
 		return out
@@ -330,8 +340,8 @@ func reflectorStatus(s *scene, was v1alpha1.RouteReflectorTopologyStatus, reflec
 		b := was.Reflectors[before]
 		out.Clients, out.Established, out.LastObserved = b.Clients, b.Established, b.LastObserved
 	}
-	if inTrouble {
-		out.Established = 0
+	if trouble != nil && out.LastObserved != nil { // since then none of them has counted
+		out.Established, out.LastObserved = 0, new(metav1.NewTime(trouble.Since.UTC().Truncate(time.Second)))
 	}
 	return out
 }

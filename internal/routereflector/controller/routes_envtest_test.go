@@ -35,7 +35,7 @@ func TestTheMeshWaitsForRoutes(t *testing.T) {
 	if s.mesh() {
 		t.Error("the mesh is still on")
 	}
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	p.stop()
 }
 
@@ -78,5 +78,5 @@ func TestNodesWithoutBGP(t *testing.T) {
 			t.Errorf("it wrote %s", w)
 		}
 	}
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 }

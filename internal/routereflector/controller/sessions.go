@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/evidence"
 )
 
-// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. A report
-// from another moment is evidence only if it is still valid. MUST NOT change: a new version would ignore the old one's objects, and leave them.
+// MomentAnnotation on a CalicoNodeStatus of ours: the moment ([routereflector.Moment]) in which it was created. A
+// report from another moment is evidence only if it is still valid. MUST NOT change: a new version would ignore the old
+// one's objects, and leave them.
 const MomentAnnotation = "bgp.mooring.dev/moment"
 
 const (
@@ -30,18 +32,33 @@ const (
 	maxStatuses = 8
 	// unanswered is how long an object may remain empty before another node gets its place, at first.
 	unanswered = 15 * time.Second
-	// renewal is the age at which something that was said is asked for again, so that a node that has fallen silent is noticed. What was said before
-	// counts until then.
+	// renewal is the age at which something that was said is asked for again, so that a node that has fallen silent is
+	// noticed. What was said before counts until then.
 	renewal = routereflector.Freshness * 2 / 3
 	// renewalInTrouble is that age while a reflector's Node is not Ready: few are queried then, and often.
 	renewalInTrouble = 12 * time.Second
-	// Once a step has timed out its witnesses are asked for askWindow in every askEvery: its cause will not go away in seconds.
+	// standingRenewal is the age at which a status request that stands is renewed, so that a witness whose calico-node
+	// has died is noticed; they are renewed one after the other. recheckAfter is how long after one witness lost a
+	// reflector the others have to report by themselves, before they are asked again.
+	standingRenewal = 10 * time.Minute
+	recheckAfter    = 5 * time.Second
+	// unresponsiveAfter is how long a standing request may remain empty before another node is the witness,
+	// unresponsiveFor how long a node that left a standing request unanswered is not chosen as a witness where there
+	// are others, and maxUnresponsive how many are remembered: where no node answers, requests do not wander through
+	// the cluster.
+	unresponsiveAfter = routereflector.Freshness
+	unresponsiveFor   = 10 * time.Minute
+	maxUnresponsive   = 8
+	// Once a step has timed out its witnesses are asked for askWindow in every askEvery: its cause will not go away in
+	// seconds.
 	askEvery  = 5 * time.Minute
 	askWindow = time.Minute
 )
 
 // memory is what is remembered of a topology between rounds. All of it can be lost without harm.
 type memory struct {
+	// unresponsive is when nodes left a standing request unanswered.
+	unresponsive map[string]time.Time
 	// moment is the present one, since when it was first seen.
 	moment routereflector.Moment
 	since  time.Time
@@ -49,11 +66,13 @@ type memory struct {
 	waitingSince time.Time
 	// said is what witnesses have said that holds in this moment.
 	said evidence.Log
-	// proof is the last moment in which every reflector was seen with its sessions, if proven; entered is false before the first round.
+	// proof is the last moment in which every reflector was seen with its sessions, if proven; entered is false before
+	// the first round.
 	proof           routereflector.Moment
 	proven, entered bool
-	// created names the questions that have been asked and may not be shown by the informers yet; last is the last step that was carried out, and ours
-	// the topology as it was last written, over the resourceVersions that the informers may still show.
+	// created names the questions that have been asked and may not be shown by the informers yet; last is the last step
+	// that was carried out, and ours the topology as it was last written, over the resourceVersions that the informers
+	// may still show.
 	created map[string]bool
 	last    routereflector.Step
 	ours    *v1alpha1.RouteReflectorTopology
@@ -62,15 +81,16 @@ type memory struct {
 	foreign map[routereflector.Foreign]bool
 	// dropped are the questions that have been deleted and that the informers still show.
 	dropped map[types.UID]bool
-	// dark is since when clients have been seen without a session, nil before the first round; named are those that are silent for long, of which the status
-	// has the first.
+	// dark is since when clients have been seen without a session, nil before the first round; named are those that are
+	// silent for long, of which the status has the first.
 	dark  map[string]time.Time
 	named []v1alpha1.SilentClient
 	// reported is when the status was last written.
 	reported time.Time
 	// trouble is why the last write failed, "" if it did not.
 	trouble string
-	// done is when the last step was carried out, begun since when there has been something to do; zero while there is not.
+	// done is when the last step was carried out, begun since when there has been something to do; zero while there is
+	// not.
 	done, begun time.Time
 	// promoted is when nodes were promoted, by UID.
 	promoted map[string]time.Time
@@ -88,6 +108,7 @@ func (m *memory) enter(s *scene) {
 	}
 	dropped := m.dropped
 	m.dropped = map[types.UID]bool{}
+	maps.DeleteFunc(m.unresponsive, func(_ string, at time.Time) bool { return now.Sub(at) >= unresponsiveFor })
 	for i := range s.statuses {
 		status := &s.statuses[i]
 		m.dropped[status.UID] = dropped[status.UID]
@@ -98,25 +119,47 @@ func (m *memory) enter(s *scene) {
 		said, filled := sighting(status, now)
 		if filled {
 			m.said.Take(said, asked, now)
+			delete(m.unresponsive, status.Spec.Node)
 		} else {
 			m.said.Owe(status.Spec.Node, now)
+			m.unanswered(status, now)
 		}
 	}
 	s.world.Sightings = m.said.Sightings(s.world.Nodes, now, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
-	s.world.Unproven = !m.isProven(s) || s.returned()
+	s.world.Unresponsive = slices.Sorted(maps.Keys(m.unresponsive))
+	s.world.Unproven = !m.isProven(s)
+	s.world = s.world.Witnessed()
+	s.world.Unproven = s.world.Unproven || s.returned()
 	m.entered = true
 }
 
-// talk notes which witnesses are being asked.
-func (m *memory) talk(now time.Time, witnesses []string) {
-	if m.said.Talk(now, witnesses); len(witnesses) == 0 {
+// unanswered remembers that a node has left a request unanswered for too long.
+func (m *memory) unanswered(status *calicov3.CalicoNodeStatus, now time.Time) {
+	if now.Sub(status.CreationTimestamp.Time) < unresponsiveAfter || len(m.unresponsive) >= maxUnresponsive {
+		return
+	}
+	if m.unresponsive == nil {
+		m.unresponsive = map[string]time.Time{}
+	}
+	if _, known := m.unresponsive[status.Spec.Node]; !known {
+		m.unresponsive[status.Spec.Node] = now
+	}
+}
+
+// maxCreated is how many names of requests are remembered while requests stand.
+const maxCreated = 64
+
+// talk notes which witnesses are being asked, and on which nodes requests stand.
+func (m *memory) talk(now time.Time, witnesses []string, standing ...string) {
+	m.said.Talk(now, witnesses)
+	if len(witnesses)+len(standing) == 0 || len(m.created) > maxCreated {
 		m.created = map[string]bool{}
 	}
 }
 
-// isProven reports that every reflector has been seen with its sessions in this moment. After a start the status says so if nothing was
-// under way: it is written before each step that there is something to do, and after the last one only when the sessions have been seen. A
-// dry run asks nobody.
+// isProven reports that every reflector has been seen with its sessions in this moment. After a start the status says
+// so if nothing was under way: it is written before each step that there is something to do, and after the last one
+// only when the sessions have been seen. A dry run asks nobody.
 func (m *memory) isProven(s *scene) bool {
 	if s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun {
 		return true
@@ -127,12 +170,25 @@ func (m *memory) isProven(s *scene) bool {
 	return m.proven && m.proof.Equal(s.moment)
 }
 
-// returned reports that the Node of a reflector has become Ready since the reflector's sessions were last seen, as the status has it.
+// returned reports that the Node of a reflector has become Ready, or that its witnesses have sessions with it again,
+// since the reflector's sessions were last seen, as the status has it.
 func (s *scene) returned() bool {
-	return s.world.Topology.Spec.Rollout.Mode != v1alpha1.RolloutDryRun && slices.ContainsFunc(s.topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
+	if s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun {
+		return false
+	}
+	lost := s.world.LostReflectors()
+	return slices.ContainsFunc(s.topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
+		if r.LastObserved == nil || r.Role != string(routereflector.RoleReflector) {
+			return false
+		}
+		if slices.ContainsFunc(lost, func(l v1alpha1.LostReflector) bool {
+			return l.Node == r.Node && l.Until != nil && r.LastObserved.Before(l.Until)
+		}) {
+			return true
+		}
 		at := slices.IndexFunc(s.world.Nodes, func(n routereflector.Node) bool { return n.Name == r.Node })
-		return at >= 0 && r.LastObserved != nil && r.Role == string(routereflector.RoleReflector) &&
-			s.world.Nodes[at].Ready == corev1.ConditionTrue && !s.world.Nodes[at].ReadySince.Before(r.LastObserved.Time)
+		return at >= 0 && s.world.Nodes[at].Ready == corev1.ConditionTrue &&
+			!s.world.Nodes[at].ReadySince.Before(r.LastObserved.Time)
 	})
 }
 
@@ -143,7 +199,8 @@ func (s *scene) saidProven() bool {
 	}
 	was := s.topology.Status
 	asWanted := slices.ContainsFunc(was.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionFalse && c.Reason == reasonUpToDate
+		return c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionFalse &&
+			c.Reason == reasonUpToDate
 	})
 	var are, were []string
 	for _, n := range s.world.Nodes {
@@ -161,13 +218,14 @@ func (s *scene) saidProven() bool {
 
 // prove remembers that a plan found every reflector with its sessions.
 func (m *memory) prove(s *scene, plan routereflector.Plan) {
-	if s.world.Unproven && len(plan.Steps) == 0 && len(plan.Refusals) == 0 && plan.Waiting == "" && s.topology.DeletionTimestamp == nil {
+	if s.world.Unproven && len(plan.Steps) == 0 && len(plan.Refusals) == 0 && plan.Waiting == "" &&
+		s.topology.DeletionTimestamp == nil {
 		m.proof, m.proven = s.moment, true
 	}
 }
 
-// catchUp takes the topology as it was last written while the informers still show what was there before: else each round until they have caught up
-// would write the same again, in vain.
+// catchUp takes the topology as it was last written while the informers still show what was there before: else each
+// round until they have caught up would write the same again, in vain.
 func (m *memory) catchUp(s *scene) {
 	if m.ours != nil && m.ours.UID == s.topology.UID && slices.Contains(m.over, s.topology.ResourceVersion) {
 		s.topology = m.ours.DeepCopy()
@@ -208,7 +266,8 @@ func asksRoutes(status *calicov3.CalicoNodeStatus) bool {
 	return slices.Contains(status.Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
 }
 
-// renewalOf is the age at which reports are requested again. A node is asked at most once with the same name in half of that time.
+// renewalOf is the age at which reports are requested again. A node is asked at most once with the same name in half of
+// that time.
 func renewalOf(plan routereflector.Plan) time.Duration {
 	if len(plan.Troubles) > 0 {
 		return renewalInTrouble
@@ -216,48 +275,118 @@ func renewalOf(plan routereflector.Plan) time.Duration {
 	return renewal
 }
 
-// statusName is the name of the object that asks a node at a time. Anyone who asks at about the same time gives it the same name.
+// statusName is the name of the object that asks a node at a time. Anyone who asks at about the same time gives it the
+// same name.
 func statusName(topology, node string, moment routereflector.Moment, slot time.Duration, now time.Time) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", node, moment, now.Unix()/int64(slot/time.Second)))
 	return topology + "-" + hex.EncodeToString(sum[:6])
 }
 
-// questions returns which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present moment and at most
-// maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it up with what changes.
-func questions(s *scene, m *memory, plan routereflector.Plan, settle, timeout time.Duration) (drop []calicov3.CalicoNodeStatus, ask []string) {
-	now, witnesses, pause := s.world.Now, plan.Witnesses, len(plan.Troubles) == 0 && m.tired(s.world.Now, timeout)
-	alive := map[string]bool{}
+// fate is what becomes of a status request.
+type fate int
+
+const (
+	stays fate = iota
+	// makesRoom is one that goes if others need its place, goes one that is of no use, and renewed a standing one that
+	// is asked for again.
+	makesRoom
+	goes
+	renewed
+)
+
+// inquiry is what is decided about the status requests of a topology in a round.
+type inquiry struct {
+	s    *scene
+	m    *memory
+	plan routereflector.Plan
+	// pause reports that witnesses have been asked for long enough; timeout is how long a step may wait.
+	pause   bool
+	timeout time.Duration
+}
+
+// lacksRoutes reports that a node is to be asked for its routes, and the request is not about them.
+func (q inquiry) lacksRoutes(status *calicov3.CalicoNodeStatus) bool {
+	return slices.Contains(q.plan.Samples, status.Spec.Node) && !asksRoutes(status)
+}
+
+// fate decides about a request.
+func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
+	now, node := q.s.world.Now, status.Spec.Node
+	said, filled := sighting(status, now)
+	_, holds := q.s.asked(status)
+	open := now.Sub(status.CreationTimestamp.Time)
+	needed, stands := slices.Contains(q.plan.Witnesses, node), slices.Contains(q.plan.Standing, node)
+	switch {
+	case !holds || !needed && !stands || q.lacksRoutes(status):
+		return goes
+	case stands && (!needed || q.pause):
+		if filled && isStale(open, said.At, q.plan.Recheck, now) {
+			return renewed
+		}
+		return makesRoom
+	case filled && now.Sub(said.At) > renewalOf(q.plan), q.pause && (filled || open > q.timeout):
+		return goes // in a pause a question remains that has not been answered, for as long as it may take
+	case filled, open > q.m.said.Patience(node, unanswered):
+		return makesRoom
+	}
+	return stays
+}
+
+// questions returns which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present
+// moment and at most maxStatuses objects live. An object whose answer still holds stays as it is: calico-node keeps it
+// up with what changes. Of standing requests one at a time is renewed, and they are made as far as there is room.
+func questions(
+	s *scene,
+	m *memory,
+	plan routereflector.Plan,
+	settle, timeout time.Duration,
+) (drop []calicov3.CalicoNodeStatus, ask []string) {
+	q := inquiry{s, m, plan, len(plan.Troubles) == 0 && m.tired(s.world.Now, timeout), timeout}
+	alive, renewing := map[string]bool{}, false
 	var replaceable []calicov3.CalicoNodeStatus
 	for _, status := range s.statuses {
-		node := status.Spec.Node
-		said, filled := sighting(&status, now)
-		_, holds := s.asked(&status)
-		open := now.Sub(status.CreationTimestamp.Time)
-		useless := !holds || !slices.Contains(witnesses, node) || slices.Contains(plan.Samples, node) && !asksRoutes(&status)
-		switch {
-		// In a pause a question remains that has not been answered, for as long as it may take.
-		case useless, alive[node], filled && now.Sub(said.At) > renewalOf(plan), pause && (filled || open > timeout):
-			drop = append(drop, status)
+		fate := q.fate(&status)
+		if alive[status.Spec.Node] || fate == goes || fate == renewed && !renewing {
+			drop, renewing = append(drop, status), renewing || fate == renewed
 			continue
-		case filled, open > m.said.Patience(node, unanswered):
+		}
+		if alive[status.Spec.Node] = true; fate != stays {
 			replaceable = append(replaceable, status)
 		}
-		alive[node] = true
 	}
-	// What somebody asked in this moment before us stays; we ask only once confd can have taken up the last step.
-	for _, node := range witnesses {
-		if !alive[node] && !pause && now.Sub(m.since) >= settle {
+	// confd may not have taken up the last step; what somebody asked in this moment before us stays
+	if s.world.Now.Sub(m.since) < settle {
+		return drop, nil
+	}
+	for _, node := range plan.Witnesses {
+		if !alive[node] && !q.pause {
 			ask = append(ask, node)
 		}
 	}
 	// Who has never answered in this moment comes first, then who answered longest ago.
 	slices.SortStableFunc(ask, func(a, b string) int { return m.said.Seen[a].At.Compare(m.said.Seen[b].At) })
 	more, ask := room(replaceable, ask, maxStatuses-len(alive))
-	return append(drop, more...), ask
+	standing := slices.DeleteFunc(
+		slices.Clone(plan.Standing),
+		func(node string) bool { return alive[node] || slices.Contains(ask, node) },
+	)
+	free := maxStatuses - len(alive) + len(more) - len(ask)
+	return append(drop, more...), append(ask, standing[:min(len(standing), max(free, 0))]...)
 }
 
-// room returns which of the questions that may go make room, the oldest first, and who can then be asked, where free more may live.
-func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop []calicov3.CalicoNodeStatus, now []string) {
+// isStale reports that an answer to a standing request is to be asked for again: it is old, or one witness lost a
+// reflector since and this one should have reported it by now.
+func isStale(open time.Duration, at, recheck, now time.Time) bool {
+	return open > standingRenewal || at.Before(recheck) && now.Sub(recheck) >= recheckAfter
+}
+
+// room returns which of the questions that may go make room, the oldest first, and who can then be asked, where free
+// more may live.
+func room(
+	replaceable []calicov3.CalicoNodeStatus,
+	ask []string,
+	free int,
+) (drop []calicov3.CalicoNodeStatus, now []string) {
 	if len(ask) <= free {
 		return nil, ask
 	}
@@ -268,8 +397,8 @@ func room(replaceable []calicov3.CalicoNodeStatus, ask []string, free int) (drop
 	return drop, ask[:min(len(ask), free+len(drop))]
 }
 
-// tired reports that witnesses have been asked for longer than a step may wait, since the last change or since they are asked at all, and that it is not the
-// time to try again.
+// tired reports that witnesses have been asked for longer than a step may wait, since the last change or since they are
+// asked at all, and that it is not the time to try again.
 func (m *memory) tired(now time.Time, timeout time.Duration) bool {
 	from := m.since
 	if m.said.Talking.After(from) {
@@ -279,7 +408,8 @@ func (m *memory) tired(now time.Time, timeout time.Duration) bool {
 	return over >= 0 && over%askEvery >= askWindow
 }
 
-// question is a status request to make, or with a UID one to delete; empty reports that it was not answered. subject is the step.s.
+// question is a status request to make, or with a UID one to delete; empty reports that it was not answered. subject is
+// the step.s.
 type question struct {
 	calico.StatusRequest
 
@@ -290,7 +420,7 @@ type question struct {
 
 // requests lists the status requests to delete and to make.
 func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, subject string) (out []step) {
-	m.talk(s.world.Now, plan.Witnesses)
+	m.talk(s.world.Now, plan.Witnesses, plan.Standing...)
 	old, ask := questions(s, m, plan, r.Timing.Settle, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
 	gone := map[string]bool{}
 	for i := range old {
@@ -299,7 +429,10 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 		}
 		_, filled := sighting(&old[i], s.world.Now)
 		gone[old[i].Name] = true
-		out = append(out, question{calico.StatusRequest{Name: old[i].Name, Node: old[i].Spec.Node}, old[i].UID, !filled, subject})
+		out = append(
+			out,
+			question{calico.StatusRequest{Name: old[i].Name, Node: old[i].Spec.Node}, old[i].UID, !filled, subject},
+		)
 	}
 	for _, node := range ask {
 		name := statusName(s.topology.Name, node, s.moment, renewalOf(plan)/2, s.world.Now)
@@ -307,7 +440,7 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 			continue // the informers are behind
 		}
 		out = append(out, question{StatusRequest: calico.StatusRequest{
-			Name: name, Node: node, Period: period(len(s.world.Nodes)),
+			Name: name, Node: node, Period: s.period(node),
 			Labels:      map[string]string{v1alpha1.TopologyLabel: s.topology.Name},
 			Annotations: map[string]string{MomentAnnotation: s.moment.String()},
 			Routes:      slices.Contains(plan.Samples, node),
@@ -316,7 +449,32 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 	return out
 }
 
-// period is how often witnesses look again: from 2 s to 10 s, the longer the more sessions there are to list.
-func period(nodes int) time.Duration {
-	return min(2*time.Second+time.Duration(nodes/500)*time.Second, 10*time.Second)
+// period is how often calico-node looks at the sessions of a node: from 2 s to 10 s, the longer the more there are to
+// list. A client of reflectors has few.
+func (s *scene) period(node string) time.Duration {
+	sessions := len(s.world.Nodes)
+	if is, _ := s.client(node); is && !s.world.Mesh.On {
+		sessions = len(s.topology.Status.Reflectors)
+	}
+	return min(2*time.Second+time.Duration(sessions/500)*time.Second, 10*time.Second)
+}
+
+// observing reports that a standing request is due, or about to be answered: the next round must not be a resync away.
+func (s *scene) observing(plan routereflector.Plan) bool {
+	now := s.world.Now
+	answered := map[string]time.Time{}
+	for i := range s.statuses {
+		status := &s.statuses[i]
+		said, filled := sighting(status, now)
+		if !filled && now.Sub(status.CreationTimestamp.Time) <= 2*unresponsiveAfter {
+			return true
+		}
+		if _, holds := s.asked(status); holds {
+			answered[status.Spec.Node] = said.At
+		}
+	}
+	return slices.ContainsFunc(plan.Standing, func(node string) bool {
+		at, asked := answered[node]
+		return !asked || !at.IsZero() && at.Before(plan.Recheck)
+	})
 }

@@ -225,3 +225,55 @@ func TestWorkloads(t *testing.T) {
 		t.Errorf("the count is %v, want 1", counts)
 	}
 }
+
+// Requests that stand are made as far as there is room, are renewed one after the other when they are old, or when another witness has lost a reflector since
+// they were answered; and a node that leaves one unanswered for a minute is remembered.
+func TestStandingRequests(t *testing.T) {
+	t.Parallel()
+	standing := []string{"a", "b", "c"}
+	s := sceneOf(append([]string{"w0", "w1", "w2", "w3", "w4", "w5", "w6"}, standing...)...)
+	m := &memory{since: then().Add(-time.Hour), moment: s.moment}
+	ask := func(plan routereflector.Plan) (drop []calicov3.CalicoNodeStatus, ask []string) {
+		return questions(s, m, plan, 5*time.Second, 3*time.Minute)
+	}
+	m.talk(then(), []string{"w0"})
+	busy := routereflector.Plan{Standing: standing, Witnesses: []string{"w0", "w1", "w2", "w3", "w4", "w5", "w6"}}
+	if _, asked := ask(busy); len(asked) != maxStatuses || !slices.Contains(asked, "a") || slices.Contains(asked, "b") {
+		t.Errorf("beside seven that a step needs these are asked: %v", asked)
+	}
+	plan := routereflector.Plan{Standing: standing}
+	if _, asked := ask(plan); !slices.Equal(asked, standing) {
+		t.Errorf("these are asked: %v", asked)
+	}
+	for name, c := range map[string]struct {
+		age, recheck time.Duration
+		want         int
+	}{
+		"ten minutes old":            {standingRenewal, time.Hour, 0},
+		"older":                      {standingRenewal + time.Second, time.Hour, 1},
+		"a loss since, a moment ago": {time.Minute, 4 * time.Second, 0},
+		"a loss since":               {time.Minute, 5 * time.Second, 1},
+		"a loss before":              {time.Minute, 2 * time.Minute, 0},
+	} {
+		s.statuses = nil
+		for _, node := range standing {
+			s.statuses = append(s.statuses, answerOf(node, s.moment, then().Add(-c.age)))
+		}
+		plan.Recheck = then().Add(-c.recheck)
+		if drop, asked := ask(plan); len(drop) != c.want || len(asked) != c.want {
+			t.Errorf("%s: %d go, and these are asked: %v", name, len(drop), asked)
+		}
+	}
+	for name, c := range map[string]struct {
+		age  time.Duration
+		want []string
+	}{"59 s": {59 * time.Second, nil}, "a minute": {time.Minute, []string{"a"}}} {
+		m = &memory{since: then().Add(-time.Hour), moment: s.moment}
+		empty := answerOf("a", s.moment, then().Add(-c.age))
+		empty.Status.LastUpdated = metav1.Time{}
+		s.statuses = []calicov3.CalicoNodeStatus{empty, answerOf("b", s.moment, then().Add(-c.age))}
+		if m.enter(s); !slices.Equal(s.world.Unresponsive, c.want) {
+			t.Errorf("empty for %s: unresponsive are %v", name, s.world.Unresponsive)
+		}
+	}
+}

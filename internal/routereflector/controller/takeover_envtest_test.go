@@ -127,7 +127,7 @@ func TestAdoptByHand(t *testing.T) {
 	s.create("main", adoptByHand)
 	s.await("main", v1alpha1.PhaseReady)
 	s.expectTakenOver()
-	s.expectNoQuestions()
+	s.expectOnlyStanding()
 	for _, request := range p.tap.written() {
 		if strings.HasPrefix(request, "DELETE") && strings.Contains(request, "bgppeers") && !strings.HasSuffix(request, "/peer-with-route-reflectors") {
 			t.Errorf("%s", request)

@@ -4,6 +4,8 @@
 package evidence
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,5 +72,52 @@ func TestKeepAndPatience(t *testing.T) {
 	l.Tries["a"] = 2
 	if l.Patience("a", time.Second) != 3*time.Second || l.Patience("b", time.Second) != time.Second {
 		t.Error("who made room before has no more patience")
+	}
+}
+
+// A session is lost to a node that reported it before in the same moment, until it reports it again; one that it never had is only down. A new moment forgets
+// both, and a report counts as standing in the rounds in which its request is there.
+func TestLostSessions(t *testing.T) {
+	t.Parallel()
+	var l Log
+	l.Begin()
+	nodes := []routereflector.Node{{Name: "w"}}
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	say := func(when int, up ...netip.Addr) routereflector.Sighting {
+		s := routereflector.Sighting{Node: "w", At: at(when), Established: map[netip.Addr]bool{}, Others: map[netip.Addr]string{}}
+		for _, peer := range []netip.Addr{a, b} {
+			if s.Established[peer] = slices.Contains(up, peer); !s.Established[peer] {
+				s.Others[peer] = "Connect"
+			}
+		}
+		l.Begin()
+		l.Take(s, routereflector.Moment{}, at(when))
+		return l.Sightings(nodes, at(when), time.Minute)[0]
+	}
+	if got := say(1, a); len(got.Lost) != 0 || !got.Down[b].Equal(at(1)) || !got.Standing {
+		t.Errorf("at first: lost %v, down %v", got.Lost, got.Down)
+	}
+	if got := say(5); !got.Lost[a].Equal(at(5)) || !got.Down[b].Equal(at(1)) {
+		t.Errorf("a is lost: lost %v, down %v", got.Lost, got.Down)
+	}
+	if got := say(9); !got.Lost[a].Equal(at(5)) {
+		t.Errorf("it is lost for longer: %v", got.Lost)
+	}
+	if got := say(11, a, b); len(got.Lost)+len(got.Down) != 0 {
+		t.Errorf("both are back: lost %v, down %v", got.Lost, got.Down)
+	}
+	l.Begin()
+	if got := l.Sightings(nodes, at(12), time.Minute)[0]; got.Standing {
+		t.Error("its request is gone, and stands")
+	}
+	if say(13, a); !say(13).Lost[a].IsZero() {
+		t.Error("of two reports of one second the worse one counts")
+	}
+	if got := say(14); !got.Down[a].Equal(at(13)) {
+		t.Errorf("a second later it is not down: %v", got.Down)
+	}
+	l.Keep(func(routereflector.Moment, string) bool { return false })
+	if got := say(15, a); len(got.Lost) != 0 || !got.Down[b].Equal(at(15)) {
+		t.Errorf("in a new moment: lost %v, down %v", got.Lost, got.Down)
 	}
 }

@@ -61,7 +61,10 @@ const served = 30 * time.Second
 func (c *cluster) install(ctx context.Context, crds string) error {
 	files, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("there are no CRDs in %s; name the folder config/crd/bases of the repository with --crds", crds)
+		return fmt.Errorf(
+			"there are no CRDs in %s; name the folder config/crd/bases of the repository with --crds",
+			crds,
+		)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -97,7 +100,10 @@ func (c *cluster) topology(ctx context.Context) (*v1alpha1.RouteReflectorTopolog
 }
 
 // write gives the topology a spec, and creates it if there is none. It returns it as it was written.
-func (c *cluster) write(ctx context.Context, spec v1alpha1.RouteReflectorTopologySpec) (*v1alpha1.RouteReflectorTopology, error) {
+func (c *cluster) write(
+	ctx context.Context,
+	spec v1alpha1.RouteReflectorTopologySpec,
+) (*v1alpha1.RouteReflectorTopology, error) {
 	for {
 		t, err := c.topology(ctx)
 		if err != nil {
@@ -143,18 +149,35 @@ func (c *cluster) reflectors(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// questions lists the CalicoNodeStatuses of the topology.
+// mostStanding is how many status requests of a topology may stand all the time, answered.
+const mostStanding = 6
+
+// questions lists the CalicoNodeStatuses of the topology, apart from answered ones that stand while there is a
+// topology: of these no more than a few may be there.
 func (c *cluster) questions(ctx context.Context) ([]string, error) {
+	var topologies v1alpha1.RouteReflectorTopologyList
+	if err := c.List(ctx, &topologies); err != nil {
+		return nil, fmt.Errorf("reading RouteReflectorTopologies: %w", err)
+	}
 	var statuses calicov3.CalicoNodeStatusList
 	if err := c.List(ctx, &statuses); err != nil {
 		return nil, fmt.Errorf("reading CalicoNodeStatuses: %w", err)
 	}
 	var out []string
+	standing := 0
 	for i := range statuses.Items {
-		calico.NormalizeBGP(&statuses.Items[i])
-		if statuses.Items[i].Labels[v1alpha1.TopologyLabel] == topologyName {
-			out = append(out, statuses.Items[i].Name)
+		s := &statuses.Items[i]
+		calico.NormalizeBGP(s)
+		if s.Labels[v1alpha1.TopologyLabel] != topologyName {
+			continue
 		}
+		answered := !s.Status.LastUpdated.IsZero() &&
+			!slices.Contains(s.Spec.Classes, calicov3.NodeStatusClassTypeRoutes)
+		if answered && len(topologies.Items) > 0 && standing < mostStanding {
+			standing++
+			continue
+		}
+		out = append(out, s.Name)
 	}
 	return out, nil
 }

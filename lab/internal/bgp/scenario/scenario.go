@@ -65,7 +65,7 @@ type Result struct {
 	Took probe.Milliseconds `json:"tookMs"`
 	// Reflectors are those at the end.
 	Reflectors []string `json:"reflectors"`
-	// Questions are the CalicoNodeStatuses of the topology that are left.
+	// Questions are the CalicoNodeStatuses of the topology that are left, apart from those that stand.
 	Questions []string `json:"questions"`
 	// Writes are those of Steady: there should be none.
 	Writes []string `json:"writes"`
