@@ -33,6 +33,9 @@ func TestSessionsOfAReflector(t *testing.T) {
 	if err != nil {
 		testkit.Skip(t, "%v", err)
 	}
+	if out, err := unshare(t.Context(), "true").CombinedOutput(); err != nil {
+		testkit.Skip(t, "namespaces of one's own are not allowed here: %v: %s", err, out)
+	}
 	sizes := []int{500, 1000, 2000}
 	switch {
 	case testing.Short():
@@ -45,16 +48,22 @@ func TestSessionsOfAReflector(t *testing.T) {
 	}
 }
 
+// unshare runs a command in namespaces of its own, with its processes.
+func unshare(ctx context.Context, command ...string) *exec.Cmd {
+	args := []string{"--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"}
+	return exec.CommandContext(ctx, "unshare", append(args, command...)...)
+}
+
 // reflect starts the clients and then the reflector, and measures.
 func reflect(t *testing.T, bird string, clients int) {
 	t.Helper()
 	dir := t.TempDir()
 	script := birds(t, dir, bird, clients)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := exec.CommandContext(ctx, "unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "sh", script)
+	c := unshare(ctx, "sh", script)
 	c.Stderr, c.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
-		testkit.Skip(t, "unshare: %v", err)
+		t.Fatal(err)
 	}
 	defer func() { cancel(); _ = c.Wait() }()
 	routes := func(name string) int {
