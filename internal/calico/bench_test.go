@@ -96,6 +96,20 @@ func BenchmarkResync(b *testing.B) {
 		}
 		return err
 	})
+	measure("pod-holdings", func() error {
+		found, err := store.PodHoldings(b.Context(), revision, func(string, string) bool { return true })
+		if err == nil && found.Count != 2*podsPerNode*nodes {
+			return fmt.Errorf("%d addresses and endpoints name a pod", found.Count)
+		}
+		return err
+	})
+	measure("ipam", func() error {
+		data, err := store.IPAM(b.Context())
+		if err == nil && len(data.Endpoints) != podsPerNode*nodes {
+			return fmt.Errorf("read %d endpoints", len(data.Endpoints))
+		}
+		return err
+	})
 }
 
 // Twice the datastore may cost about twice as much to read, and no more.

@@ -89,14 +89,17 @@ func (d *KubernetesAPI) Snapshot(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	err = d.eachRaw(ctx, kindBlock, func(raw []byte) error {
-		b, _ := sketchBlock(raw) // Hosts names one that cannot be parsed, for the hosts that it may concern
-		if !isVirtual(b.Spec.Affinity) {
-			hosts[strings.TrimPrefix(b.Spec.Affinity, model.IPAMAffinityTypeHost+":")] = true
-		}
-		for _, a := range b.Spec.Attributes {
-			if !hosts[a.Secondary.Node] {
-				hosts[a.Secondary.Node] = true
+		b, _ := sketchCustomBlock(raw) // Hosts names one that cannot be parsed, for the hosts that it may concern
+		add := func(name string) {
+			if !hosts[name] {
+				hosts[strings.Clone(name)] = true
 			}
+		}
+		if !isVirtual(b.Affinity) {
+			add(strings.TrimPrefix(b.Affinity, model.IPAMAffinityTypeHost+":"))
+		}
+		for _, a := range b.Attributes {
+			add(a.Owner.Node)
 		}
 		return nil
 	})
@@ -169,25 +172,6 @@ func (d *KubernetesAPI) eachMarked(ctx context.Context, kind string, marks [][]b
 		}
 		return visit(object)
 	})
-}
-
-// blockSketch is as much of an IPAMBlock as tells who uses it.
-type blockSketch struct {
-	Spec struct {
-		Affinity   string `json:"affinity"`
-		Attributes []struct {
-			Handle    string `json:"handle_id"`
-			Secondary struct {
-				Node string `json:"node"`
-				Pod  string `json:"pod"`
-			} `json:"secondary"`
-		} `json:"attributes"`
-	} `json:"spec"`
-}
-
-func sketchBlock(raw []byte) (b blockSketch, err error) {
-	err = json.Unmarshal(raw, &b)
-	return b, err
 }
 
 // unreadable holds back each host that the object may be about: those given, and those whose name stands in it.

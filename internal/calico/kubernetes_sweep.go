@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 )
 
 // Sweep looks for handles of nothing: all handles and all blocks, page by page, of which it keeps eight bytes for each handle in use. There are
@@ -37,15 +36,14 @@ func (d *KubernetesAPI) Sweep(ctx context.Context, _ int64) (Sweep, error) {
 
 // addCustomBlock notes the handles of a block. One that cannot be parsed may use any handle.
 func (s *sweeping) addCustomBlock(raw []byte) {
-	b, err := sketchBlock(raw)
+	b, err := sketchCustomBlock(raw)
 	if err != nil {
 		s.unreadable = true
 		return
 	}
-	for _, a := range b.Spec.Attributes {
-		clean, _, _ := strings.Cut(a.Handle, "\r") // as in handleOf
-		s.use(clean)
-		s.namesPods = s.namesPods || a.Secondary.Pod != ""
+	for _, a := range b.Attributes {
+		s.use(a.Handle)
+		s.namesPods = s.namesPods || a.Owner.Pod != ""
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -121,28 +120,19 @@ func (p *PodHoldings) addEndpoint(key string, revision int64, alive alivePod) {
 	})
 }
 
-// podBlock is as much of a block as tells which pods have an address there.
-type podBlock struct {
-	CIDR       string `json:"cidr"`
-	Attributes []struct {
-		Handle    *string           `json:"handle_id"`
-		Secondary map[string]string `json:"secondary"`
-	} `json:"attributes"`
-}
-
 // addBlock notes the addresses of a block whose pod is not alive. Only a block with a candidate is taken apart as a whole.
 func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
-	var sketch podBlock
-	if json.Unmarshal(value, &sketch) != nil {
+	sketch, err := sketchBlock(value)
+	if err != nil {
 		return
 	}
 	candidates := false
 	p.seen.inBlock(sketch.CIDR)
 	for _, a := range sketch.Attributes {
-		if host, namespace, pod, ok := podOf(a.Secondary); ok && a.Handle != nil {
+		if of := a.Owner; of.ofPod() && a.Handle != "" {
 			p.Count++
-			if alive(namespace, pod) {
-				p.seen.see(podName{namespace, pod}, host, containerOf(*a.Handle))
+			if alive(of.Namespace, of.Pod) {
+				p.seen.see(podName{of.Namespace, of.Pod}, of.Node, containerOf(a.Handle))
 			} else {
 				candidates = true
 			}
@@ -171,24 +161,10 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 	}
 }
 
-// ofPod is podOf for an address that can be released by its handle, and has no other owner.
+// ofPod is the pod of an address that can be released by its handle and has no other owner.
 func (a Allocation) ofPod() (host, namespace, pod string, ok bool) {
-	host, namespace, pod, ok = podOf(a.Attributes)
-	return host, namespace, pod, ok && a.Handle != "" && a.Unknown == "" && a.AlternateHost == ""
-}
-
-// podOf returns host and pod of an assignment that says nothing else of itself than what Calico's CNI plugin writes (cni-plugin, pkg/ipamplugin): an
-// attribute that this program does not know may mean that the address outlives its pod.
-func podOf(attributes map[string]string) (host, namespace, pod string, ok bool) {
-	for name := range attributes {
-		switch name {
-		case model.IPAMBlockAttributePod, model.IPAMBlockAttributeNamespace, model.IPAMBlockAttributeNode, model.IPAMBlockAttributeTimestamp:
-		default:
-			return "", "", "", false
-		}
-	}
-	host, namespace, pod = attributes[model.IPAMBlockAttributeNode], attributes[model.IPAMBlockAttributeNamespace], attributes[model.IPAMBlockAttributePod]
-	return host, namespace, pod, host != "" && namespace != "" && pod != ""
+	of := ownerOf(a.Attributes)
+	return of.Node, of.Namespace, of.Pod, of.ofPod() && a.Handle != "" && a.Unknown == "" && a.AlternateHost == ""
 }
 
 // DescribeLeftovers reads what is to be removed as it stands now, for the journal: endpoints byte for byte, and addresses with their

@@ -75,6 +75,7 @@ func (s *sandboxes) see(of podName, host, container string) {
 	number, known := s.known[host]
 	if !known {
 		number = uint32(len(s.hosts))
+		host = strings.Clone(host)
 		s.known[host], s.hosts = number, append(s.hosts, host)
 	}
 	now := firstSeen{host: number}
@@ -94,9 +95,10 @@ func (s *sandboxes) see(of podName, host, container string) {
 		if len(s.doubled) == mostDoubled {
 			return
 		}
+		of = podName{strings.Clone(of.namespace), strings.Clone(of.pod)}
 		s.doubled[of] = map[string]bool{}
 	}
-	s.doubled[of][host], s.doubled[of][s.hosts[first.host]] = true, true
+	s.doubled[of][s.hosts[number]], s.doubled[of][s.hosts[first.host]] = true, true
 	s.again[s.blocks[now.block]], s.again[s.blocks[first.block]] = true, true
 }
 

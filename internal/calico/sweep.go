@@ -105,68 +105,48 @@ func (s *sweeping) addEndpoint(key string, modified int64) {
 // orchestratorKubernetes is what Calico's CNI plugin names itself in the key of an endpoint (libcalico-go, apis/v3 OrchestratorKubernetes).
 const orchestratorKubernetes = "k8s"
 
-// sweptBlock is as much of a block as a sweep needs (libcalico-go, lib/backend/model AllocationBlock).
-type sweptBlock struct {
-	Affinity *string `json:"affinity"`
-	// HostAffinity is how versions before 2.2 wrote it.
-	HostAffinity *string `json:"hostAffinity"`
-	Attributes   []struct {
-		Handle    *string         `json:"handle_id"`
-		Secondary sweptAttributes `json:"secondary"`
-	} `json:"attributes"`
-}
-
-// sweptAttributes say whose an address is. The names are those of libcalico-go's lib/backend/model IPAMBlockAttribute constants.
-type sweptAttributes struct {
-	Node string `json:"node"`
-	Pod  string `json:"pod"`
-	Type string `json:"type"`
-}
-
 func (s *sweeping) addBlock(value []byte) {
-	var block sweptBlock
-	if err := json.Unmarshal(value, &block); err != nil {
+	block, err := sketchBlock(value)
+	if err != nil {
 		s.unreadable = true
 		return
 	}
 	// A block whose affinity key is gone is found by its own word alone (calico issue 2713).
-	if host := block.affineHost(); host != "" && !s.hosts[host] && !block.othersUse(host) {
-		s.hosts[host] = true
+	if host := block.affineHost(); !block.othersUse(host) {
+		s.addHost(host)
 	}
 	for _, a := range block.Attributes {
-		s.namesPods = s.namesPods || a.Secondary.Pod != ""
-		if a.Handle != nil {
-			s.use(*a.Handle)
-		}
-		if a.Secondary.ofKubernetes() && !s.hosts[a.Secondary.Node] {
-			s.hosts[a.Secondary.Node] = true
+		s.namesPods = s.namesPods || a.Owner.Pod != ""
+		s.use(a.Handle)
+		if a.Owner.ofKubernetes() {
+			s.addHost(a.Owner.Node)
 		}
 	}
 }
 
-// affineHost is the host to which the block says that it is affine, "" for none and for what is not a host's, such as load balancers.
-func (b sweptBlock) affineHost() string {
-	switch {
-	case b.Affinity != nil && *b.Affinity != "":
-		host, ok := strings.CutPrefix(*b.Affinity, model.IPAMAffinityTypeHost+":")
-		if !ok {
-			return ""
-		}
-		return host
-	case b.HostAffinity != nil:
-		return *b.HostAffinity
+func (s *sweeping) addHost(name string) {
+	if name != "" && !s.hosts[name] {
+		s.hosts[strings.Clone(name)] = true
 	}
-	return ""
 }
 
-// othersUse reports that the host has an address in the block which is not Kubernetes': then the block does not show that the host was.
-func (b sweptBlock) othersUse(host string) bool {
-	for _, a := range b.Attributes {
-		if a.Secondary.Node == host && !a.Secondary.ofKubernetes() {
-			return true
-		}
+// affineHost is the host to which the block says that it is affine, "" for none and for what is not a host's, such as
+// load balancers.
+func (b blockSketch) affineHost() string {
+	if b.Affinity == "" {
+		return b.HostAffinity
 	}
-	return false
+	host, ok := strings.CutPrefix(b.Affinity, model.IPAMAffinityTypeHost+":")
+	if !ok {
+		return ""
+	}
+	return host
+}
+
+// othersUse reports that the host has an address in the block which is not Kubernetes': then the block does not show
+// that the host was.
+func (b blockSketch) othersUse(host string) bool {
+	return slices.ContainsFunc(b.Attributes, func(a attributeSketch) bool { return a.Owner.Node == host && !a.Owner.ofKubernetes() })
 }
 
 // addResource notes the host that an object is about alone. One that cannot be parsed names nobody here; Hosts says so of the hosts it may concern.
@@ -184,11 +164,6 @@ func (s *sweeping) addResource(kind, name string, value []byte) {
 	if host != "" && !s.resourceHosts[host] {
 		s.resourceHosts[host] = true
 	}
-}
-
-// ofKubernetes reports that an address was assigned to a pod, or to a host for its tunnels, which calico-node does (node/pkg/allocateip).
-func (a sweptAttributes) ofKubernetes() bool {
-	return a.Pod != "" || strings.HasSuffix(a.Type, "TunnelAddress")
 }
 
 func (s *sweeping) use(handle string) { s.inUse[s.hash(handle)] = struct{}{} }

@@ -104,9 +104,15 @@ func (o *options) validate() error {
 	return o.manager.Validate()
 }
 
-// Cluster implements commands.Source.
+// Cluster implements commands.Source. Responses are not compressed, as for Kubernetes' own controllers: a list of all
+// pods takes several times as long to unpack as to read.
 func (o *options) Cluster() (*rest.Config, error) {
-	return o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	config, err := o.manager.RESTConfig(buildinfo.Get().UserAgent(Component))
+	if err != nil {
+		return nil, err
+	}
+	config.DisableCompression = true
+	return config, nil
 }
 
 // Datastore implements commands.Source: it is named, and never guessed.

@@ -88,7 +88,8 @@ func (c Crowd) machine(i int, resources string) ([]clientv3.Op, error) {
 	address := cidr.Addr()
 	for p := range c.PodsEach {
 		pod := c.Pod(i, p)
-		wep := strings.ReplaceAll(name, "-", "--") + fmt.Sprintf("-k8s-pod--%d-eth0", p)
+		wep := strings.ReplaceAll(name+"/k8s/"+pod.Name+"/eth0", "-", "--")
+		wep = strings.ReplaceAll(wep, "/", "-")
 		ops = append(ops,
 			clientv3.OpPut(assumed.CalicoHandles+HandleID(pod), fmt.Sprintf(`{"block":{%q:1},"deleted":false}`, cidr.String())),
 			clientv3.OpPut(resources+"workloadendpoints/default/"+wep, c.endpoint(wep, pod, address)))
@@ -100,7 +101,7 @@ func (c Crowd) machine(i int, resources string) ([]clientv3.Op, error) {
 // Pod is a pod of a machine, with what is written of it.
 func (c Crowd) Pod(machine, i int) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), UID: types.UID(fmt.Sprintf("%s/%d", c.Machine(machine), i))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%s-pod-%d", c.Machine(machine), i), UID: types.UID(fmt.Sprintf("%s/%d", c.Machine(machine), i))},
 		Spec: corev1.PodSpec{
 			NodeName: c.Machine(machine), ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
 		},
@@ -125,10 +126,11 @@ func (c Crowd) Block(machine int, cidr netip.Prefix) string {
 			allocations, free = append(allocations, "null"), append(free, strconv.Itoa(i))
 			continue
 		}
+		pod := c.Pod(machine, i)
 		allocations = append(allocations, strconv.Itoa(i))
 		sequences = append(sequences, fmt.Sprintf(`"%d":%d`, i, firstSequence+i))
-		attributes = append(attributes, fmt.Sprintf(`{"handle_id":%q,"secondary":{"namespace":"default","node":%q,"pod":"pod-%d",`+
-			`"timestamp":"2026-01-01 00:00:00.123456789 +0000 UTC"}}`, HandleID(c.Pod(machine, i)), c.Machine(machine), i))
+		attributes = append(attributes, fmt.Sprintf(`{"handle_id":%q,"secondary":{"namespace":"default","node":%q,"pod":%q,`+
+			`"timestamp":"2026-01-01 00:00:00.123456789 +0000 UTC"}}`, HandleID(pod), pod.Spec.NodeName, pod.Name))
 	}
 	return fmt.Sprintf(`{"cidr":%q,"affinity":"host:%s","allocations":[%s],"unallocated":[%s],"attributes":[%s],"sequenceNumber":%d,`+
 		`"sequenceNumberForAllocation":{%s},"deleted":false}`,
