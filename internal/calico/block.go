@@ -53,6 +53,9 @@ func decodeBlock(key model.BlockKey, value []byte) (*storedBlock, error) {
 	}
 	later := make([]laterAttribute, len(raw.Attributes))
 	for i, attribute := range raw.Attributes {
+		if isPlain(attribute) {
+			continue
+		}
 		if err := json.Unmarshal(attribute, &later[i]); err != nil {
 			return nil, fmt.Errorf("parsing attribute %d: %w", i, err)
 		}
@@ -149,10 +152,14 @@ func translateBlock(b *storedBlock) (Block, error) {
 		if !ok {
 			return Block{}, fmt.Errorf("position %d has no address", ordinal)
 		}
+		unknown := ""
+		if !isPlain(b.attributes[*index]) {
+			unknown = unknownField(b.attributes[*index])
+		}
 		block.Allocations = append(block.Allocations, Allocation{
 			Address: address.Unmap(), Handle: handleOf(b.AllocationBlock, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
 			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
-			Unknown: unknownField(b.attributes[*index]), ReleasedAt: b.releasedAt(*index),
+			Unknown: unknown, ReleasedAt: b.releasedAt(*index),
 			VirtualMachine: b.virtualMachine(*index), AlternateHost: b.alternateHost(*index),
 			AssignedAt: assignedAt(b.Attributes[*index].AttrSecondary),
 		})

@@ -74,6 +74,7 @@ func (r *ipamReading) once(text string) string {
 	if known, ok := r.texts[text]; ok {
 		return known
 	}
+	text = strings.Clone(text)
 	r.texts[text] = text
 	return text
 }
@@ -227,9 +228,42 @@ type endpointSketch struct {
 	} `json:"spec"`
 }
 
+// sketchEndpoint reads an endpoint as etcd holds it. As in a blockSketch, what is kept of the texts must be cloned.
+func sketchEndpoint(value []byte) (e endpointSketch, err error) {
+	j := jsonText{text: string(value)}
+	read := j.object(func(name string) bool { return name == "spec" && j.endpoint(&e) || name != "spec" && j.skip() }, "spec")
+	if read && j.end() {
+		return e, nil
+	}
+	e = endpointSketch{}
+	err = json.Unmarshal(value, &e)
+	return e, err
+}
+
+func (j *jsonText) endpoint(e *endpointSketch) bool {
+	return j.object(func(name string) bool {
+		switch name {
+		case "orchestrator":
+			return j.str(&e.Spec.Orchestrator)
+		case "node":
+			return j.str(&e.Spec.Node)
+		case "pod":
+			return j.str(&e.Spec.Pod)
+		case "containerID":
+			return j.str(&e.Spec.ContainerID)
+		case "ipNetworks":
+			return j.list('[', ']', func() bool {
+				e.Spec.IPNetworks = append(e.Spec.IPNetworks, "")
+				return j.str(&e.Spec.IPNetworks[len(e.Spec.IPNetworks)-1])
+			})
+		}
+		return j.skip()
+	}, "orchestrator", "node", "pod", "containerID", "ipNetworks")
+}
+
 func (r *ipamReading) addEndpoint(key string, value []byte, revision int64) error {
-	var sketch endpointSketch
-	if err := json.Unmarshal(value, &sketch); err != nil {
+	sketch, err := sketchEndpoint(value)
+	if err != nil {
 		return err
 	}
 	if sketch.Spec.Orchestrator != orchestratorKubernetes {
@@ -237,7 +271,8 @@ func (r *ipamReading) addEndpoint(key string, value []byte, revision int64) erro
 	}
 	namespace, _, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
 	return r.putEndpoint(ipamcheck.Endpoint{
-		Key: strings.TrimPrefix(key, endpointPrefix), Revision: revision, Host: r.once(sketch.Spec.Node), Sandbox: sketch.Spec.ContainerID,
+		Key: strings.TrimPrefix(key, endpointPrefix), Revision: revision, Host: r.once(sketch.Spec.Node),
+		Sandbox: strings.Clone(sketch.Spec.ContainerID),
 		Pod: ipamcheck.Pod{Namespace: r.once(namespace), Name: r.once(sketch.Spec.Pod)},
 	}, sketch.Spec.IPNetworks)
 }

@@ -29,6 +29,9 @@ func sketches() (quick, slow []string) {
 		`{"attributes":[{"secondary":null}]}`, `{"attributes":[{"secondary":{"node":7}}]}`, `{"attributes":7}`, `{"cidr":}`, `{"a":01}`,
 		`{"a":"\u007b}`, `{"a":nul}`, `{"a":1,}`, `{,}`, "{\"a\":\"\t\"}", `{"a":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}",
 	}
+	quick = append(quick, `{"handle_id":"h","secondary":{"node":"n","pod":"p"}}`, `{"handle_id":"h","secondary":{"vmi-name":"n"}}`, `{"releasedAt":"x"}`,
+		`{"spec":{"orchestrator":"k8s","node":"n","pod":"p","containerID":"c","ipNetworks":["10.0.0.1/32"],"ports":[]}}`)
+	quick = append(quick, `{"spec":{"Node":"n"}}`, `{"spec":{},"spec":{}}`)
 	return quick, slow
 }
 
@@ -48,7 +51,7 @@ func TestBlocksAreSketchedQuickly(t *testing.T) {
 // What a sketch takes does not depend on how many fields there are.
 func TestASketchTakesLittle(t *testing.T) { //nolint:paralleltest // it counts allocations
 	block := []byte(caliconode.Crowd{PodsEach: 30}.Block(1, netip.MustParsePrefix("10.0.0.0/26")))
-	most := 10.0 // of the text, and of a list of attributes that grows
+	most := 4.0 // of the text, of the list of attributes, and of what reads them
 	if got := testing.AllocsPerRun(10, func() { _, _ = sketchBlock(block) }); got > most {
 		t.Errorf("a sketch of a block of thirty pods makes %v allocations, more than %v", got, most)
 	}
@@ -70,6 +73,16 @@ func FuzzBlockSketch(f *testing.F) {
 		}
 		if wantErr == nil && (!cmp.Equal(got, want) || !cmp.Equal(custom, want)) {
 			t.Errorf("%q:\n%s\n%s", text, cmp.Diff(want, got), cmp.Diff(want, custom))
+		}
+		var later laterAttribute
+		if isPlain([]byte(text)) && (json.Unmarshal([]byte(text), &later) != nil || !cmp.Equal(later, laterAttribute{}) || unknownField([]byte(text)) != "") {
+			t.Errorf("%q is not plain", text)
+		}
+		var endpoint endpointSketch
+		wantErr = json.Unmarshal([]byte(text), &endpoint)
+		sketch, err := sketchEndpoint([]byte(text))
+		if (err == nil) != (wantErr == nil) || err == nil && !cmp.Equal(sketch, endpoint) {
+			t.Errorf("%q: %v, %v: %s", text, err, wantErr, cmp.Diff(endpoint, sketch))
 		}
 	})
 }

@@ -118,6 +118,7 @@ func (j *jsonText) block(b *blockSketch) bool {
 		case "hostAffinity":
 			return j.str(&b.HostAffinity)
 		case "attributes":
+			b.Attributes = make([]attributeSketch, 0, strings.Count(j.text, `"handle_id"`))
 			return j.list('[', ']', func() bool {
 				b.Attributes = append(b.Attributes, attributeSketch{})
 				return j.attribute(&b.Attributes[len(b.Attributes)-1])
@@ -137,6 +138,16 @@ func (j *jsonText) attribute(a *attributeSketch) bool {
 		}
 		return j.skip()
 	}, "handle_id", "secondary")
+}
+
+// isPlain reports that an attribute says nothing but what Calico's CNI plugin writes for a pod, as nearly all do. False
+// says nothing.
+func isPlain(attribute []byte) bool {
+	var a attributeSketch
+	j := jsonText{text: string(attribute)}
+	return j.object(func(name string) bool {
+		return name == "handle_id" && j.str(&a.Handle) || name == "secondary" && j.owner(&a.Owner)
+	}, "handle_id", "secondary") && j.end() && !a.Owner.More
 }
 
 // owner leaves to encoding/json what names an attribute twice.
