@@ -273,7 +273,7 @@ func (r *ipamReading) addEndpoint(key string, value []byte, revision int64) erro
 	return r.putEndpoint(ipamcheck.Endpoint{
 		Key: strings.TrimPrefix(key, endpointPrefix), Revision: revision, Host: r.once(sketch.Spec.Node),
 		Sandbox: strings.Clone(sketch.Spec.ContainerID),
-		Pod: ipamcheck.Pod{Namespace: r.once(namespace), Name: r.once(sketch.Spec.Pod)},
+		Pod:     ipamcheck.Pod{Namespace: r.once(namespace), Name: r.once(sketch.Spec.Pod)},
 	}, sketch.Spec.IPNetworks)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -145,9 +146,9 @@ func (d *Etcd) readDoubled(ctx context.Context, revision int64, s *sandboxes) (f
 		}
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithRev(revision)))
 	}
-	err = d.eachRead(ctx, reads, func(key string, value []byte, _ int64) {
-		if k, ok := (model.BlockListOptions{}).KeyFromDefaultPath(key).(model.BlockKey); ok {
-			if block, err := parseBlock(k, value); err == nil {
+	err = d.readMany(ctx, reads, func(_ int, kv *mvccpb.KeyValue) {
+		if k, ok := (model.BlockListOptions{}).KeyFromDefaultPath(string(kv.Key)).(model.BlockKey); ok {
+			if block, err := parseBlock(k, kv.Value); err == nil {
 				found = append(found, s.addresses(block)...)
 			}
 		}
@@ -168,9 +169,10 @@ func (d *Etcd) readDoubled(ctx context.Context, revision int64, s *sandboxes) (f
 			}
 		}
 	}
-	err = d.eachRead(ctx, reads, func(key string, value []byte, modified int64) {
+	err = d.readMany(ctx, reads, func(_ int, kv *mvccpb.KeyValue) {
+		key := string(kv.Key)
 		namespace, name, _ := strings.Cut(strings.TrimPrefix(key, endpointPrefix), "/")
-		wep, ok := parseEndpoint(namespace, name, value)
+		wep, ok := parseEndpoint(namespace, name, kv.Value)
 		// The prefix of pod "a" is one of pod "a-b" as well.
 		of := podName{namespace, ""}
 		if ok && wep.Spec.Orchestrator == orchestratorKubernetes {
@@ -182,31 +184,13 @@ func (d *Etcd) readDoubled(ctx context.Context, revision int64, s *sandboxes) (f
 		read[key] = true
 		found = append(found, Sandboxed{Container: wep.Spec.ContainerID, Leftover: Leftover{
 			Host: wep.Spec.Node, Namespace: namespace, Pod: wep.Spec.Pod,
-			Endpoint: EndpointRef{Namespace: namespace, Name: name, Revision: modified},
+			Endpoint: EndpointRef{Namespace: namespace, Name: name, Revision: kv.ModRevision},
 		}})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading endpoints of pods with several sandboxes: %w", err)
 	}
 	return found, nil
-}
-
-// eachRead makes the reads, as many as etcd allows in one call.
-func (d *Etcd) eachRead(
-	ctx context.Context, reads []clientv3.Op, visit func(key string, value []byte, modified int64),
-) error {
-	for chunk := range slices.Chunk(reads, readsPerCall) {
-		found, err := d.readTogether(ctx, chunk)
-		if err != nil {
-			return err
-		}
-		for _, kvs := range found {
-			for _, kv := range kvs {
-				visit(string(kv.Key), kv.Value, kv.ModRevision)
-			}
-		}
-	}
-	return nil
 }
 
 // readDoubled reads the addresses that there are of the doubled pods. Their endpoints are the pods themselves.

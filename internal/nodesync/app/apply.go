@@ -217,17 +217,22 @@ func (a *applyCommand) finish(ctx context.Context, e *errand, err error) error {
 
 // agree shows the plan and asks whether to go on. With --yes it does neither: every step is told when it is done.
 func (a *applyCommand) agree(ctx context.Context, account *account, plan nodesync.Plan) error {
+	question := "apply " + these(len(plan.Steps), "step")
+	if later := waitingTheirTurn(plan); later > 0 {
+		question += fmt.Sprintf(", and those of %s more in their turn", prose.Plural(later, "machine"))
+	}
+	return a.ask(ctx, account, question, func() { account.showPlan(plan) })
+}
+
+// ask shows what is planned and asks a person. With --yes it does neither.
+func (a *applyCommand) ask(ctx context.Context, account *account, question string, show func()) error {
 	if a.yes {
 		if a.options.keepsNoJournal() && a.options.journal.mode != journalNone {
 			account.warn(nothingKept + ": --journal-dir or --leader-election-namespace names one, --journal=none turns it off")
 		}
 		return nil
 	}
-	account.showPlan(plan)
-	question := "apply " + these(len(plan.Steps), "step")
-	if later := waitingTheirTurn(plan); later > 0 {
-		question += fmt.Sprintf(", and those of %s more in their turn", prose.Plural(later, "machine"))
-	}
+	show()
 	if a.options.keepsNoJournal() {
 		question = nothingKept + "\n" + question
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
@@ -39,7 +38,8 @@ func (a *applyCommand) runRepair(ctx context.Context) error {
 	if a.options.dryRun || len(plan.Repairs) == 0 {
 		return commands.ShowRepairs(a.out, &a.output, plan)
 	}
-	if err := a.agreeToRepair(ctx, account, plan); err != nil {
+	show := func() { account.tell(record{Type: "repairs", Repairs: &plan}, plan.String()) }
+	if err := a.ask(ctx, account, "make "+these(len(plan.Repairs), "repair"), show); err != nil {
 		return err
 	}
 	journal, err := a.options.newJournal(sides.Config)
@@ -69,32 +69,6 @@ func (a *applyCommand) runRepair(ctx context.Context) error {
 	}}
 	err = r.Run(ctx, plan)
 	return a.finishRepair(account, plan, failed, conflicts, err)
-}
-
-// agreeToRepair shows the plan and asks whether to go on. With --yes it does neither.
-func (a *applyCommand) agreeToRepair(ctx context.Context, account *account, plan ipamcheck.Plan) error {
-	if a.yes {
-		if a.options.keepsNoJournal() && a.options.journal.mode != journalNone {
-			account.warn(nothingKept + ": --journal-dir or --leader-election-namespace names one, --journal=none turns it off")
-		}
-		return nil
-	}
-	account.tell(record{Type: "repairs", Repairs: &plan}, plan.String())
-	question := "make " + these(len(plan.Repairs), "repair") + "? yes/no: "
-	if a.options.keepsNoJournal() {
-		question = nothingKept + "\n" + question
-	}
-	if _, err := io.WriteString(a.errs, question); err != nil {
-		return fmt.Errorf("asking: %w", err)
-	}
-	answer, err := readLine(ctx, a.in)
-	if err != nil {
-		return err
-	}
-	if answer != "yes" && answer != "y" {
-		return errDeclined
-	}
-	return nil
 }
 
 // finishRepair prints the end of the account and turns it into an exit code.
