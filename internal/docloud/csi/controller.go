@@ -23,8 +23,6 @@ import (
 type API interface {
 	actions
 	reader
-	// VolumesNamed lists the volumes of a region whose names match, not only exactly.
-	VolumesNamed(ctx context.Context, name, region string) ([]volume.Observed, error)
 	// Epoch changes with the token; see [doapi.Client.Epoch].
 	Epoch() uint64
 	// CreateVolume, DeleteVolume and the actions are made once; doapi.ErrAmbiguous is one that may have been made. What

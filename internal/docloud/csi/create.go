@@ -134,7 +134,7 @@ type creation struct {
 func (c *Controller) create(ctx context.Context, w volume.Want, tags []string) (volume.Observed, error) {
 	did := &creation{gone: map[string]bool{}}
 	for range mostSteps {
-		volumes, err := c.o.API.VolumesNamed(ctx, w.Name, w.Region)
+		volumes, err := c.observer.named(ctx, w.Name)
 		if err != nil {
 			return volume.Observed{}, err
 		}

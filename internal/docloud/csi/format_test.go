@@ -110,39 +110,48 @@ func TestWhoMayFormat(t *testing.T) {
 }
 
 // TestManyAtOnceMayFormat: where one list of the account proves the past of many, those that were attached before are
-// told apart.
+// told apart, however many newer actions other resources have.
 func TestManyAtOnceMayFormat(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		a := newAccount(t, taking(5*time.Second))
-		const many = 20
-		var ids, nodes []string
-		for i := range many {
-			v, err := a.create("pvc-"+strconv.Itoa(i), 1<<30, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids, nodes = append(ids, v.GetVolumeId()), append(nodes, a.droplet())
-			if i%4 == 0 {
-				a.byHand(ids[i], nodes[i])
-				a.byHand(ids[i], "0")
-			}
+	t.Parallel()
+	for _, newer := range []int{0, 250, 1000} {
+		t.Run(strconv.Itoa(newer)+" newer actions", func(t *testing.T) {
+			inBubble(t, func(t *testing.T) { manyMayFormat(t, newer) })
+		})
+	}
+}
+
+func manyMayFormat(t *testing.T, newer int) {
+	t.Helper()
+	a := newAccount(t, taking(5*time.Second))
+	const many = 20
+	var ids, nodes []string
+	for i := range many {
+		v, err := a.create("pvc-"+strconv.Itoa(i), 1<<30, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		rights, wait := make([]volumes.Right, many), make(chan struct{})
-		for i := range many {
-			go func() {
-				rights[i] = a.right(a.Controller, ids[i], nodes[i], volumes.FormatFirst)
-				wait <- struct{}{}
-			}()
+		ids, nodes = append(ids, v.GetVolumeId()), append(nodes, a.droplet())
+		if i%4 == 0 {
+			a.byHand(ids[i], nodes[i])
+			a.byHand(ids[i], "0")
 		}
-		for range many {
-			<-wait
+	}
+	a.sim.Account("").AddActions(newer)
+	rights, wait := make([]volumes.Right, many), make(chan struct{})
+	for i := range many {
+		go func() {
+			rights[i] = a.right(a.Controller, ids[i], nodes[i], volumes.FormatFirst)
+			wait <- struct{}{}
+		}()
+	}
+	for range many {
+		<-wait
+	}
+	for i, got := range rights {
+		if want := map[bool]volumes.Right{true: volumes.RightSpent, false: volumes.RightFirst}[i%4 == 0]; got != want {
+			t.Errorf("volume %d: the right is %q, want %q", i, got, want)
 		}
-		for i, got := range rights {
-			if want := map[bool]volumes.Right{true: volumes.RightSpent, false: volumes.RightFirst}[i%4 == 0]; got != want {
-				t.Errorf("volume %d: the right is %q, want %q", i, got, want)
-			}
-		}
-	})
+	}
 }
 
 // TestActionsThatAreNotShown give no right, and do not keep a volume from its node.

@@ -31,16 +31,22 @@ const longestPoll = 15 * time.Second
 type actions interface {
 	// VolumeAction reads one action of a volume.
 	VolumeAction(ctx context.Context, volumeID string, id int) (volume.Action, error)
-	// LatestActions returns the newest actions of a volume, or of the account if the ID is empty, those of other
-	// resources among them. doapi.ErrForbidden is a token without actions:read.
+	// LatestActions returns the newest actions of a volume.
 	LatestActions(ctx context.Context, volumeID string) ([]volume.Action, error)
+	// AccountActions returns a page of the account's actions, counted from 1 and the newest first, those of other
+	// resources among them. doapi.ErrForbidden is a token without actions:read.
+	AccountActions(ctx context.Context, page int) ([]volume.Action, error)
 }
 
-// mostAlone bounds how many actions one poll reads by themselves.
-const mostAlone = 4
+const (
+	// mostAlone bounds how many actions one poll reads by themselves, and mostPages how many pages of the list.
+	mostAlone, mostPages = 4, 10
+	// mostKept is how many actions of the account are kept.
+	mostKept = mostPages * doapi.PageSize
+)
 
-// poller waits for all actions that are under way. Several are read from the account's list with one call. What the
-// list does not show, since other resources have newer actions, is read by itself, as is a single one.
+// poller waits for all actions that are under way. Several are read from the account's list with one call, or with some
+// more while other resources have many newer actions. What the list does not show is read by itself, as is a single one.
 type poller struct {
 	api      actions
 	clock    clock.Clock
@@ -53,6 +59,8 @@ type poller struct {
 	// owners are the volumes of the newest actions that were waited for, by ID; recent has those IDs, the oldest first.
 	owners  map[int]string
 	recent  []int
+	ledger  volume.Ledger                       // what the account's list has shown
+	least   map[volume.ActionKind]time.Duration // what the last ones took at least
 	running bool
 	single  bool // the token may not list actions
 }
@@ -60,8 +68,10 @@ type poller struct {
 type watch struct {
 	volume volume.Observed
 	id     int
+	kind   volume.ActionKind
 	began  time.Time
-	asked  time.Time // when it was last read or tried to be
+	asked  time.Time     // when it was last read or tried to be
+	least  time.Duration // after which it was in progress
 	ended  chan volume.ActionStatus
 	// past asks for the volume's other actions, until history has what they show.
 	past    bool
@@ -71,7 +81,7 @@ type watch struct {
 func newPoller(api actions, clock clock.Clock, interval time.Duration, log logr.Logger) *poller {
 	return &poller{
 		api: api, clock: clock, interval: interval, log: log, wake: make(chan struct{}, 1),
-		watched: map[int]*watch{}, owners: map[int]string{},
+		watched: map[int]*watch{}, owners: map[int]string{}, least: map[volume.ActionKind]time.Duration{},
 	}
 }
 
@@ -80,7 +90,7 @@ func newPoller(api actions, clock clock.Clock, interval time.Duration, log logr.
 func (p *poller) wait(ctx context.Context, v volume.Observed, a volume.Action, past bool) (volume.History, error) {
 	status, history := a.Status, volume.NotShown
 	if status != volume.Completed && status != volume.Errored {
-		w := p.add(ctx, v, a.ID, past)
+		w := p.add(ctx, v, a, past)
 		select {
 		case status = <-w.ended:
 			p.mu.Lock()
@@ -110,14 +120,15 @@ func (e *actionError) Error() string {
 		e.action.ID, e.action.Kind, e.volume)
 }
 
-func (p *poller) add(ctx context.Context, v volume.Observed, id int, past bool) *watch {
+func (p *poller) add(ctx context.Context, v volume.Observed, a volume.Action, past bool) *watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	w := &watch{volume: v, id: id, began: now, asked: now, past: past, ended: make(chan volume.ActionStatus, 1)}
-	p.watched[id] = w
-	p.owners[id], p.recent = v.ID, append(p.recent, id)
-	if len(p.recent) > doapi.PageSize { // a page has no more
+	w := &watch{volume: v, id: a.ID, kind: a.Kind, began: now, asked: now, past: past}
+	w.ended = make(chan volume.ActionStatus, 1)
+	p.watched[a.ID] = w
+	p.owners[a.ID], p.recent = v.ID, append(p.recent, a.ID)
+	if len(p.recent) > mostKept {
 		delete(p.owners, p.recent[0])
 		p.recent = p.recent[1:]
 	}
@@ -184,9 +195,15 @@ func (p *poller) next(polled time.Time) time.Time {
 	return next
 }
 
-// due is when to read an action again: after the interval while it is young, later as it grows old.
+// due is when to read an action again: after what the last ones of its kind took at least, then after the interval
+// while it is young, and later as it grows old.
 func (p *poller) due(w *watch) time.Time {
-	return w.asked.Add(min(max(p.interval, w.asked.Sub(w.began)*6/10), max(longestPoll, p.interval)))
+	most := max(longestPoll, p.interval)
+	due := w.asked.Add(min(max(p.interval, w.asked.Sub(w.began)*6/10), most))
+	if earliest := w.began.Add(min(p.least[w.kind], most)); due.Before(earliest) {
+		return earliest
+	}
+	return due
 }
 
 // poll reads the list if there are several actions, and by themselves those that are due after that.
@@ -195,13 +212,14 @@ func (p *poller) poll(ctx context.Context) {
 	defer cancel()
 	now := p.clock.Now()
 	if p.inFlight() > 1 && !p.single {
-		found, err := p.api.LatestActions(ctx, "")
+		found, whole, err := p.readList(ctx, now)
 		if errors.Is(err, doapi.ErrForbidden) {
 			p.single = true
 			p.log.Info("The token lacks the scope actions:read, so that actions are read one by one")
 		} else {
-			p.judge(found)
+			p.judge(found, whole)
 			p.record(now, err, found...)
+			p.readBehind(ctx, now)
 		}
 	}
 	for _, w := range p.dueAlone(now) {
@@ -213,14 +231,72 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// judge looks what the account's newest actions show of the past of volumes, where that is asked for.
-func (p *poller) judge(page []volume.Action) {
+// readList reads the newest page of the account's list, and older ones as long as they may save calls. whole reports
+// that there are no more.
+func (p *poller) readList(ctx context.Context, now time.Time) (found []volume.Action, whole bool, err error) {
+	for pages := 1; ; pages++ {
+		page, err := p.api.AccountActions(ctx, pages)
+		if err != nil {
+			return found, false, fmt.Errorf("reading page %d of the account's actions: %w", pages, err)
+		}
+		found, whole = append(found, page...), len(page) < doapi.PageSize
+		if whole || !p.readOn(now, found, pages) {
+			return found, whole, nil
+		}
+	}
+}
+
+// readOn decides whether an older page is read, of which calls for one action or volume each would be as many or more.
+// A page is no use for an action that is newer than what the list shows, since the list lags then, or for the past of a
+// volume that is too old for some pages to reach. What was read before is not read for either.
+func (p *poller) readOn(now time.Time, found []volume.Action, pages int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if pages == mostPages || p.ledger.Meets(found) {
+		return false
+	}
+	oldest, saved := found[len(found)-1], 0
+	for _, w := range p.watched {
+		shown := slices.ContainsFunc(found, func(a volume.Action) bool { return a.ID == w.id })
+		behind := !shown && w.id < oldest.ID && !p.due(w).After(now)
+		past := shown && w.past && !w.volume.Created.After(oldest.Began) &&
+			now.Sub(w.volume.Created)*time.Duration(pages) <= mostPages*max(now.Sub(oldest.Began), time.Second)
+		if behind || past {
+			saved++
+		}
+	}
+	return pages+1 < saved
+}
+
+// readBehind reads the page of the list that has most of the actions that are due and not on the first pages any more.
+func (p *poller) readBehind(ctx context.Context, now time.Time) {
+	p.mu.Lock()
+	on, most := map[int]int{}, 0
+	for _, w := range p.watched {
+		at := p.ledger.Index(w.id)
+		if at < 0 || p.due(w).After(now) {
+			continue
+		}
+		page := at/doapi.PageSize + 1
+		if on[page]++; on[page] > on[most] {
+			most = page
+		}
+	}
+	p.mu.Unlock()
+	if on[most] > 1 {
+		found, err := p.api.AccountActions(ctx, most)
+		p.record(now, err, found...)
+	}
+}
+
+// judge looks what the account's actions show of the past of volumes, where that is asked for.
+func (p *poller) judge(found []volume.Action, whole bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ledger.Add(found, whole, mostKept)
 	for _, w := range p.watched {
 		if w.past {
-			whole, owner := len(page) < doapi.PageSize, func(id int) string { return p.owners[id] }
-			w.history = volume.HistoryOnPage(page, whole, w.volume, w.id, owner)
+			w.history = p.ledger.History(w.volume, w.id, func(id int) string { return p.owners[id] })
 			w.past = w.history == volume.NotShown
 		}
 	}
@@ -250,23 +326,29 @@ func (p *poller) dueAlone(now time.Time) []*watch {
 	return all[:min(len(all), mostAlone)]
 }
 
-// record ends the waiting for what has ended.
+// record ends the waiting for what has ended. An error is one of a read that showed no more than was found.
 func (p *poller) record(now time.Time, err error, found ...volume.Action) {
 	if err != nil {
 		p.log.V(1).Info("Cannot read actions under way, trying again", "error", err.Error())
-		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	least := map[volume.ActionKind]time.Duration{}
 	for _, a := range found {
 		w, waited := p.watched[a.ID]
 		if !waited {
 			continue
 		}
 		w.asked = now
-		if a.Status == volume.Completed || a.Status == volume.Errored {
-			w.ended <- a.Status
-			delete(p.watched, a.ID)
+		if a.Status != volume.Completed && a.Status != volume.Errored {
+			w.least = now.Sub(w.began)
+			continue
+		}
+		w.ended <- a.Status
+		delete(p.watched, a.ID)
+		if before, more := least[w.kind]; a.Status == volume.Completed && (!more || w.least < before) {
+			least[w.kind] = w.least
 		}
 	}
+	maps.Copy(p.least, least)
 }

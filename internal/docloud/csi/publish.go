@@ -145,7 +145,7 @@ func (c *Controller) act(
 		defer release()
 	}
 	began := c.o.Clock.Now()
-	a, err := begin()
+	a, err := c.begin(ctx, d.waits, begin)
 	history := volume.NotShown
 	if err == nil {
 		a.Kind = kind
@@ -156,6 +156,22 @@ func (c *Controller) act(
 		return volume.NotShown, fmt.Errorf("%s of volume %s: %w", kind, v.Name, err)
 	}
 	return history, nil
+}
+
+// begin begins an action, as soon as calls are left for it. What was observed for it is not read again for that.
+func (c *Controller) begin(
+	ctx context.Context, waits func(error), begin func() (volume.Action, error),
+) (volume.Action, error) {
+	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
+		a, err := begin()
+		if !errors.Is(err, doapi.ErrHeld) {
+			return a, err
+		}
+		waits(err)
+		if c.pause(ctx, wait) != nil {
+			return a, err
+		}
+	}
 }
 
 // response is what DigitalOcean responded last to what is tried again.

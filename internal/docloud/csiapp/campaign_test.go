@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -191,6 +192,7 @@ func (c *campaign) again(what string, do func(ctx context.Context) error) {
 		}
 		c.count["requests tried again"]++
 		if attempt == most-1 {
+			c.showStacks()
 			c.t.Fatalf("%s does not succeed: %v", what, err)
 		}
 		c.wait(attempt)
@@ -223,6 +225,18 @@ func (c *campaign) try(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
 	return do(ctx)
+}
+
+// showStacks makes all programs log what they do, which ends them.
+func (c *campaign) showStacks() {
+	for _, p := range c.controls {
+		p.process.Signal(unix.SIGQUIT)
+		<-p.process.Done()
+	}
+	for _, m := range c.droplets {
+		m.process.Signal(unix.SIGQUIT)
+		<-m.process.Done()
+	}
 }
 
 func (c *campaign) wait(attempt int) {

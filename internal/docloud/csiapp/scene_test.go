@@ -86,6 +86,7 @@ func newSceneWith(t *testing.T, droplets int, more sceneOptions) *scene {
 	s := &scene{t: t, binary: testkit.Binary(t, Component), folder: testkit.Folder(t, "csi"), more: more}
 	s.disks = disks.New(s.folder)
 	t.Cleanup(s.disks.Close)
+	t.Cleanup(s.showLogs)
 	more.volumes.Devices = s.disks
 	s.sim = digitalocean.New(digitalocean.Options{Seed: more.seed, RateLimits: ratelimit.Limits{Hour: -1, Minute: -1}, Volumes: more.volumes})
 	handler := s.sim.Handler()
@@ -109,6 +110,14 @@ func newSceneWith(t *testing.T, droplets int, more sceneOptions) *scene {
 	}
 	s.control = s.newController("controller")
 	return s
+}
+
+// showLogs logs the ends of the programs' logs if the test failed.
+func (s *scene) showLogs() {
+	if s.t.Failed() {
+		files, _ := filepath.Glob(filepath.Join(s.folder, "*.log"))
+		testkit.LogEnds(s.t, 20000, files...)
+	}
 }
 
 // needDevices skips where there are no loop devices or not the programs.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
@@ -207,22 +208,29 @@ func (c *Client) oneAction(ctx context.Context, request call) (volume.Action, er
 	return answer.Action.translate(), nil
 }
 
-// LatestActions returns the newest actions of a volume, or of the account if the ID is empty: at most a page of them
-// (GET /v2/volumes/{id}/actions, GET /v2/actions).
+// LatestActions returns the newest actions of a volume: at most a page of them (GET /v2/volumes/{id}/actions).
 func (c *Client) LatestActions(ctx context.Context, volumeID string) ([]volume.Action, error) {
-	if err := checkID("volume", volumeID); volumeID != "" && err != nil {
+	if err := checkID("volume", volumeID); err != nil {
 		return nil, err
 	}
+	return c.actions(ctx, volumeRoute+"/actions", volumesPath+"/"+volumeID+"/actions", 1)
+}
+
+// AccountActions returns a page of the account's actions, those of all resources, the newest first (GET /v2/actions).
+// Pages are counted from 1.
+func (c *Client) AccountActions(ctx context.Context, page int) ([]volume.Action, error) {
+	return c.actions(ctx, actionsPath, actionsPath, page)
+}
+
+func (c *Client) actions(ctx context.Context, route, path string, page int) ([]volume.Action, error) {
 	var answer struct {
 		Actions []wireAction `json:"actions"`
 	}
-	request := call{
-		method: http.MethodGet, route: actionsPath, path: actionsPath, answer: &answer,
-		query: url.Values{"per_page": {fmt.Sprint(PageSize)}},
+	query := url.Values{"per_page": {strconv.Itoa(PageSize)}}
+	if page > 1 {
+		query.Set("page", strconv.Itoa(page))
 	}
-	if volumeID != "" {
-		request.route, request.path = volumeRoute+"/actions", volumesPath+"/"+volumeID+"/actions"
-	}
+	request := call{method: http.MethodGet, route: route, path: path, answer: &answer, query: query}
 	if err := c.do(ctx, request); err != nil {
 		return nil, err
 	}

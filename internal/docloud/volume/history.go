@@ -3,9 +3,7 @@
 
 package volume
 
-import (
-	"strings"
-)
+import "strings"
 
 // History is what a volume's actions at DigitalOcean show of the droplets that had it before.
 type History int
@@ -46,32 +44,6 @@ func HistoryOf(actions []Action, attachment int) History {
 	default:
 		return NotShown
 	}
-}
-
-// HistoryOnPage judges by the newest actions of the account, which do not say whose they are: FirstAttachment, or
-// NotShown if they do not prove that. They prove it if they reach back to before the volume was created, show its
-// attachment, and every other attachment since is known to be another volume's.
-//
-// page are the newest actions, whole reports that there are no others; attachment is the ID of the volume's action, and
-// owner returns the ID of the volume of another action, "" if it is not known.
-func HistoryOnPage(page []Action, whole bool, v Observed, attachment int, owner func(action int) string) History {
-	shown := false
-	for _, a := range page {
-		switch {
-		case a.Began.IsZero() || v.Created.IsZero():
-			return NotShown
-		case a.Began.Before(v.Created):
-			whole = true
-		case a.ID == attachment:
-			shown = true
-		case is(a, Attach) && a.Status != Errored && (owner(a.ID) == "" || owner(a.ID) == v.ID):
-			return NotShown
-		}
-	}
-	if shown && whole {
-		return FirstAttachment
-	}
-	return NotShown
 }
 
 // is reports whether an action is of a kind, by either of the names that DigitalOcean has for it

@@ -69,8 +69,8 @@ func reversed(actions []Action) []Action {
 	return actions
 }
 
-// TestHistoryOnAPage of the account, whose actions do not say whose they are: what is not proven is not shown.
-func TestHistoryOnAPage(t *testing.T) {
+// TestHistoryOfAnAccount, whose actions do not say whose they are: what is not proven is not shown.
+func TestHistoryOfAnAccount(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	at := func(id, second int, kind ActionKind, status ActionStatus) Action {
@@ -99,13 +99,16 @@ func TestHistoryOnAPage(t *testing.T) {
 		owners := map[int]string{mine: "v", mine - 3: "v", others: "other"}
 		for _, page := range [][]Action{story.page, reversed(story.page)} {
 			v, owner := Observed{ID: "v", Created: start}, func(id int) string { return owners[id] }
-			got := HistoryOnPage(page, story.whole, v, mine, owner)
+			ledger := Ledger{}
+			ledger.Add(page, story.whole, len(page))
+			got := ledger.History(v, mine, owner)
 			if got != story.want {
 				t.Errorf("%s: got %d, want %d", name, got, story.want)
 			}
 		}
 	}
-	got := HistoryOnPage([]Action{own}, true, Observed{ID: "v"}, mine, func(int) string { return "" })
+	ledger := Ledger{actions: []Action{own}, whole: true}
+	got := ledger.History(Observed{ID: "v"}, mine, func(int) string { return "" })
 	if got != NotShown {
 		t.Errorf("a volume whose time is not known: got %d", got)
 	}
