@@ -11,7 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
@@ -94,6 +97,40 @@ func TestPlacesAreSpread(t *testing.T) {
 			before = at
 		}
 	}
+}
+
+// slowReader is a disk that takes as long for several reads as for one.
+type slowReader struct {
+	disk
+	reads atomic.Int64
+}
+
+const slowRead = time.Second
+
+func (s *slowReader) ReadAt(b []byte, at int64) (int, error) {
+	s.reads.Add(1)
+	<-time.After(slowRead)
+	return s.disk.ReadAt(b, at)
+}
+
+// TestABlankDiskIsReadAtManyPlacesAtOnce, and what is found is at the first of them.
+func TestABlankDiskIsReadAtManyPlacesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 30
+		slow, began := &slowReader{disk: disk{size: size}}, time.Now()
+		if got := read(t, slow, size); got.Kind != Blank {
+			t.Errorf("zeros are %+v", got)
+		}
+		took, one := time.Since(began), time.Duration(slow.reads.Load())*slowRead
+		if took > one/(readers-1) {
+			t.Errorf("it took %s, and one read after the other %s", took, one)
+		}
+		slow.with = map[int64]string{size / 4: "x", size / 2: "y", size * 3 / 4: "z"}
+		if got := read(t, slow, size); got.Kind != Unknown || !strings.HasPrefix(got.Name, fmt.Sprintf("data at byte %d,", size/4)) {
+			t.Errorf("data at three places: %+v", got)
+		}
+	})
 }
 
 // failingReader is a disk of which one place cannot be read.

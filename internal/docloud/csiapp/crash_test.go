@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/blockdevice"
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
@@ -52,6 +53,15 @@ const (
 	// crashedData is what was written and synced before the crash.
 	crashedData = "what a person keeps"
 )
+
+// with is a machine of another test's own.
+func (c *crashes) with(t *testing.T) *crashes {
+	t.Helper()
+	other := &crashes{T: t, folder: inMemory(t), fileSystem: c.fileSystem, size: c.size}
+	other.disks = disks.New(other.folder)
+	t.Cleanup(other.disks.Close)
+	return other
+}
 
 // node is the node plugin with what it had kept on its own disk.
 func (c *crashes) node(state string) *csi.Node {
@@ -116,28 +126,22 @@ func (c *crashes) unmount(path string) {
 	})
 }
 
-// sparse makes a file of zeros, copied what another one holds.
+// sparse makes a file of zeros, or a copy of what another one holds.
 func (c *crashes) sparse(name, from string) string {
 	c.Helper()
-	path := filepath.Join(c.folder, name)
+	path, content := filepath.Join(c.folder, name), blocklog.Content{}
 	if from != "" {
-		copying := exec.CommandContext(c.Context(), "cp", "--sparse=always", from, path) //nolint:gosec // ours
-		if out, err := copying.CombinedOutput(); err != nil {
-			c.Fatalf("%v: %s", err, out)
-		}
+		content = c.read(from)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // ours
-	c.must(err)
-	c.must(errors.Join(f.Truncate(c.size), f.Close()))
+	c.must(content.Save(path, c.size))
 	return path
 }
 
-// sum is what a disk holds.
-func (c *crashes) sum(path string) string {
+func (c *crashes) read(path string) blocklog.Content {
 	c.Helper()
-	hash := sha256.New()
-	c.must(eachBlock(path, func(at int64, block []byte) { fmt.Fprintf(hash, "%d %s", at, block) }))
-	return fmt.Sprintf("%x", hash.Sum(nil))
+	content, err := blocklog.Read(path)
+	c.must(err)
+	return content
 }
 
 // recorded stages a copy of a disk, and returns what that wrote.
@@ -202,89 +206,102 @@ func TestEveryCrashOfAStage(t *testing.T) {
 	for _, fileSystem := range []string{"ext4", "xfs"} {
 		t.Run(fileSystem, func(t *testing.T) {
 			t.Parallel()
-			c := &crashes{T: t, folder: inMemory(t), fileSystem: fileSystem, size: crashedSize}
-			c.disks = disks.New(c.folder)
-			t.Cleanup(c.disks.Close)
+			c := (&crashes{fileSystem: fileSystem, size: crashedSize}).with(t)
 			blank, used := c.sparse("blank", ""), c.used("used")
 			making, repairing := c.recorded(blank, "first"), c.recorded(used, "attached-before")
 			grown := c.grown()
 			growing := c.recorded(grown, "attached-before")
 			t.Logf("mkfs and mount make %d writes, repair and mount %d, and with growth %d",
 				len(making), len(repairing), len(growing))
-			for name, story := range map[string]struct {
-				base     string
-				writes   []blocklog.Write
-				progress string
-				right    volume.Right
-				size     int64
-				all      bool // every state is staged; a superblock of which half was written is otherwise for a person
-			}{
-				"mkfs":                   {blank, making, "begun ", "first", crashedSize, true},
-				"mkfs, nothing is kept":  {blank, making, "", "first", crashedSize, false},
-				"mkfs, at another node":  {blank, making, "", "attached-before", crashedSize, false},
-				"mkfs was done long ago": {blank, making, "done ", "first", crashedSize, false},
-				"repair":                 {used, repairing, "", "attached-before", crashedSize, false},
-				"repair, where it began": {used, repairing, "done ", "first", crashedSize, false},
-				"growth":                 {grown, growing, "", "attached-before", grownSize, false},
-				"growth, where it began": {grown, growing, "done ", "first", grownSize, false},
+			const first, spent = volume.RightFirst, volume.RightSpent
+			for _, one := range []story{
+				{"mkfs", blank, making, "begun ", first, crashedSize, true},
+				{"mkfs, nothing is kept", blank, making, "", first, crashedSize, false},
+				{"mkfs, at another node", blank, making, "", spent, crashedSize, false},
+				{"mkfs was done long ago", blank, making, "done ", first, crashedSize, false},
+				{"repair", used, repairing, "", spent, crashedSize, false},
+				{"repair, where it began", used, repairing, "done ", first, crashedSize, false},
+				{"growth", grown, growing, "", spent, grownSize, false},
+				{"growth, where it began", grown, growing, "done ", first, grownSize, false},
 			} {
-				c.size = story.size
-				c.tryStates(name, story.base, story.writes, story.progress, story.right, story.all)
+				t.Run(one.name, func(t *testing.T) {
+					t.Parallel()
+					c.with(t).tryStates(one)
+				})
 			}
 		})
 	}
 }
 
-// tryStates stages disks as crashes left them.
-func (c *crashes) tryStates(
-	name, base string, writes []blocklog.Write, progress string, right volume.Right, all bool,
-) {
+// story is a stage that a crash ended, and where the disk is staged after it.
+type story struct {
+	name, base string // what it is, and the disk before
+	writes     []blocklog.Write
+	progress   string // what the node has kept
+	right      volume.Right
+	size       int64
+	all        bool // every state is staged; a superblock of which half was written is otherwise for a person
+}
+
+// tryStates stages disks as crashes left them. Disks that are equal are staged once.
+func (c *crashes) tryStates(s story) {
 	c.Helper()
 	seed := cases.Seed(c.T)
-	random := rand.New(rand.NewPCG(seed, uint64(len(name)))) //nolint:gosec // it is to be repeated
-	ended := map[string]int{}
-	for range cases.Number(c.T, 4, 12, 2000) {
-		after := random.IntN(len(writes) + 1)
-		disk := c.sparse("crashed", base)
-		f, err := os.OpenFile(disk, os.O_RDWR, 0) //nolint:gosec // ours
-		c.must(err)
-		c.must(errors.Join(blocklog.Crash(f, writes, after, random), f.Close()))
-		before, state := c.sum(disk), testkit.Folder(c.T, "state")
-		if progress != "" {
-			file := filepath.Join(state, fmt.Sprintf("format-%x", sha256.Sum256([]byte("id"))))
-			c.must(os.WriteFile(file, []byte(progress+"pvc\n"), 0o600))
+	random := rand.New(rand.NewPCG(seed, uint64(len(s.name)))) //nolint:gosec // it is to be repeated
+	base, judged, ended := c.read(s.base), map[[sha256.Size]byte]bool{}, map[string]int{}
+	c.size = s.size
+	for range cases.Number(c.T, 4, 125, 6250) {
+		after, serials, designators := random.IntN(len(s.writes)+1), assumed.DiskSerialBytes(), assumed.DiskDesignatorBytes()
+		c.disks.Show(serials[random.IntN(len(serials))], designators[random.IntN(len(designators))])
+		content := base.After(blocklog.Crash(s.writes[:after], random))
+		if sum := content.Sum(); judged[sum] {
+			ended["equal to an earlier one"]++
+		} else {
+			judged[sum] = true
+			ended[c.tryState(s, content, fmt.Sprintf("%s after %d of %d writes", s.name, after, len(s.writes)))]++
 		}
-		c.on(disk, func(volume, device string) {
-			path, err := c.stage(state, volume, right)
-			what := fmt.Sprintf("%s after %d of %d writes", name, after, len(writes))
-			if c.size == grownSize && err != nil && strings.Contains(err.Error(), "errors that need a decision: run e2fsck") {
-				// resize2fs keeps no journal, and e2fsck -p repairs what costs no data before it gives up. A person
-				// does what the message says, and has all that was written.
-				_ = exec.CommandContext(c.Context(), "e2fsck", "-fy", device).Run() //nolint:gosec // ours
-				ended["a person decided"]++
-				path, err = c.stage(state, volume, right)
-			}
-			switch {
-			case err == nil:
-				c.checkStaged(what, path, base)
-				ended["staged"]++
-			case all:
-				c.Errorf("%s: %v", what, err)
-			case strings.Contains(err.Error(), "mounting "): // the kernel looks deeper than the driver does
-				ended["not mounted"]++
-			case status.Code(err) != codes.FailedPrecondition:
-				c.Errorf("%s: %v", what, err)
-			case strings.HasSuffix(base, powerless) && !strings.Contains(err.Error(), "superblock has a wrong checksum"):
-				c.Errorf("%s: a file is there, and it is refused: %v", what, err)
-			case c.sum(disk) != before:
-				c.Errorf("%s: refused, and written to: %v", what, err)
-			default:
-				ended["refused"]++
-			}
-		})
-		c.must(os.Remove(disk))
 	}
-	c.Logf("%s, %s: %v", c.fileSystem, name, ended)
+	c.Logf("%s, %s: %v", c.fileSystem, s.name, ended)
+}
+
+// tryState stages a disk, and returns how that ended.
+func (c *crashes) tryState(s story, content blocklog.Content, what string) (ended string) {
+	c.Helper()
+	disk, state := filepath.Join(c.folder, "crashed"), testkit.Folder(c.T, "state")
+	c.must(content.Save(disk, c.size))
+	if s.progress != "" {
+		file := filepath.Join(state, fmt.Sprintf("format-%x", sha256.Sum256([]byte("id"))))
+		c.must(os.WriteFile(file, []byte(s.progress+"pvc\n"), 0o600))
+	}
+	c.on(disk, func(volume, device string) {
+		path, err := c.stage(state, volume, s.right)
+		ended = "staged"
+		if c.size == grownSize && err != nil && strings.Contains(err.Error(), "errors that need a decision: run e2fsck") {
+			// resize2fs keeps no journal, and e2fsck -p repairs what costs no data before it gives up. A person
+			// does what the message says, and has all that was written.
+			_ = exec.CommandContext(c.Context(), "e2fsck", "-fy", device).Run() //nolint:gosec // ours
+			ended = "staged after a person's decision"
+			path, err = c.stage(state, volume, s.right)
+		}
+		switch {
+		case err == nil:
+			c.checkStaged(what, path, s.base)
+		case s.all:
+			c.Errorf("%s: %v", what, err)
+		case strings.Contains(err.Error(), "mounting "): // the kernel looks deeper than the driver does
+			ended = "not mounted"
+		case status.Code(err) != codes.FailedPrecondition:
+			c.Errorf("%s: %v", what, err)
+		case strings.HasSuffix(s.base, powerless) && !strings.Contains(err.Error(), "superblock has a wrong checksum"):
+			c.Errorf("%s: a file is there, and it is refused: %v", what, err)
+		case c.read(disk).Sum() != content.Sum():
+			c.Errorf("%s: refused, and written to: %v", what, err)
+		default:
+			ended = "refused"
+		}
+	})
+	c.must(os.Remove(disk))
+	return ended
 }
 
 // checkStaged writes to what is staged, and looks for what was there.

@@ -6,6 +6,7 @@ package csiapp
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -27,6 +29,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/disks"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/blocklog"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestMain(m *testing.M) {
@@ -87,6 +90,7 @@ func newSceneWith(t *testing.T, droplets int, more sceneOptions) *scene {
 	s.disks = disks.New(s.folder)
 	t.Cleanup(s.disks.Close)
 	t.Cleanup(s.showLogs)
+	s.disks.Show(shown(t, cases.Seed(t)))
 	more.volumes.Devices = s.disks
 	s.sim = digitalocean.New(digitalocean.Options{Seed: more.seed, RateLimits: ratelimit.Limits{Hour: -1, Minute: -1}, Volumes: more.volumes})
 	handler := s.sim.Handler()
@@ -110,6 +114,19 @@ func newSceneWith(t *testing.T, droplets int, more sceneOptions) *scene {
 	}
 	s.control = s.newController("controller")
 	return s
+}
+
+// shown returns how many bytes of their names disks show in a test, as the serial number and as the designator: each
+// test has each variant for one of a few commits.
+func shown(t *testing.T, seed uint64) (serial, designator int) {
+	t.Helper()
+	hash := fnv.New64a()
+	_, _ = fmt.Fprint(hash, t.Name()) // it never fails
+	serials, designators := assumed.DiskSerialBytes(), assumed.DiskDesignatorBytes()
+	n := int((seed + hash.Sum64()) % uint64(len(serials)*len(designators))) //nolint:gosec // a small number
+	serial, designator = serials[n%len(serials)], designators[n/len(serials)]
+	t.Logf("disks show %d bytes of a serial number and %d of a designator", serial, designator)
+	return serial, designator
 }
 
 // showLogs logs the ends of the programs' logs if the test failed.

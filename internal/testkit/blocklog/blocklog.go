@@ -260,17 +260,18 @@ func (w Write) apply(f *os.File) error {
 	return err
 }
 
-// Crash makes what a disk may hold when it loses power after some of the writes: into has what it held before them. Which
-// of those are lost that no flush followed, and where one is cut, is drawn.
-func Crash(into *os.File, writes []Write, after int, random *rand.Rand) error {
+// Crash returns what of some writes a disk has after it lost power: all that was flushed. Which of the others are lost,
+// and where one is cut, is drawn.
+func Crash(writes []Write, random *rand.Rand) []Write {
 	flushed := 0
-	for i, w := range writes[:after] {
+	for i, w := range writes {
 		if w.Flush {
 			flushed = i
 		}
 	}
 	lossy := random.IntN(3) > 0 // else all that was written is there
-	for i, w := range writes[:after] {
+	var left []Write
+	for i, w := range writes {
 		switch {
 		case i < flushed || !lossy:
 		case random.IntN(2) == 0:
@@ -278,9 +279,7 @@ func Crash(into *os.File, writes []Write, after int, random *rand.Rand) error {
 		case len(w.Data) > sector && random.IntN(4) == 0:
 			w.Data = w.Data[:sector*random.IntN(len(w.Data)/sector)]
 		}
-		if err := w.apply(into); err != nil {
-			return fmt.Errorf("write %d of %d: %w", i, after, err)
-		}
+		left = append(left, w)
 	}
-	return nil
+	return left
 }

@@ -62,7 +62,7 @@ func cases() map[string]blueprint.Options {
 		}),
 		"cloud-as-a-pod": options(func(o *blueprint.Options) {
 			o.RealNodes, o.Bin, o.Cloud, o.Datastore = 3, "/bin", blueprint.CloudDigitalOcean, blueprint.DatastoreKubernetes
-			o.Without = []string{blueprint.CloudControllerManager}
+			o.Without, o.NodeMonitorGracePeriod = []string{blueprint.CloudControllerManager}, 50*time.Second
 		}),
 		"volumes": options(func(o *blueprint.Options) {
 			o.RealNodes, o.Bin, o.Cloud, o.With, o.CSIManifest = 2, "/bin", blueprint.CloudDigitalOcean, []string{blueprint.CSIDriver}, "/dist/digitalocean-csi-driver.yaml"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/mooring-dev/mooring/lab/internal/pki"
 )
@@ -62,6 +63,10 @@ func (o Options) Enclosed() bool { return o.RealNodes > 0 }
 // waitsForPods reports whether machines stay uninitialized until somebody starts the cloud component as a pod, which is after the lab has come up.
 func (d draft) waitsForPods() bool { return d.runs(DigitalOcean) && !d.runs(CloudControllerManager) }
 
+// kubeletLease is how long a kubelet's Lease is good by Kubernetes' default: with a grace period that is as long, real
+// machines have the heartbeats of the default too.
+const kubeletLease = 40 * time.Second
+
 func (d draft) realNodes() Process {
 	p := Process{
 		Name: RealNodes,
@@ -78,6 +83,9 @@ func (d draft) realNodes() Process {
 	}
 	if d.waitsForPods() {
 		p.Args = append(p.Args, "--uninitialized")
+	}
+	if d.NodeMonitorGracePeriod >= kubeletLease {
+		p.Args = append(p.Args, "--default-heartbeats")
 	}
 	for _, image := range d.Images {
 		p.Args = append(p.Args, "--image="+image)

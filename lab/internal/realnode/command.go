@@ -40,7 +40,7 @@ type options struct {
 	dir, bin, kubeconfig, apiServerPort, readyFile string
 	images, wanted                                 []string
 	archives                                       []image.Archive
-	uninitialized                                  bool
+	uninitialized, defaultHeartbeats               bool
 	disks                                          string
 }
 
@@ -55,6 +55,7 @@ func NewCommand() *cobra.Command {
 	flags.StringVar(&o.apiServerPort, "apiserver-port", "", "port of the API server")
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write once all real machines are up")
 	flags.BoolVar(&o.uninitialized, "uninitialized", false, "count machines as up before a cloud controller manager has initialized their Nodes")
+	flags.BoolVar(&o.defaultHeartbeats, "default-heartbeats", false, "let kubelets renew their Leases as by Kubernetes' defaults, not twice as often")
 	flags.StringArrayVar(&o.wanted, "image", nil, "NAME or NAME=/PATH of an image for all machines, to make of a program; may be repeated")
 	flags.StringArrayVar(&o.images, "image-archive", nil, "archive of an image for all machines; may be repeated")
 	flags.StringVar(&o.disks, "disks", "", "folder of the simulated cloud's disks; with it machines see their volumes, and have the images of their driver")

@@ -125,7 +125,7 @@ func (o options) describe(m machines.Machine, layout blueprint.Layout) describe.
 		words = append(words, key+"="+labels[key])
 	}
 	return describe.Make(describe.Machine{
-		Name: m.Name, Zone: m.Zone, Address: m.Address, External: m.ExternalCloudProvider,
+		Name: m.Name, Zone: m.Zone, Address: m.Address, External: m.ExternalCloudProvider, DefaultHeartbeats: o.defaultHeartbeats,
 		Dir: layout.RealNode(m.Name), Bin: o.bin, CgroupRoot: cgroup.Of(o.dir, m.Name),
 		APIServer:     "https://" + net.JoinHostPort(blueprint.ControlPlaneAddress, o.apiServerPort),
 		AuthorityFile: layout.AuthorityFile(), ClientCAFile: layout.KubeletAuthorityFile(),

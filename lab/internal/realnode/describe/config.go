@@ -44,8 +44,16 @@ func (m Machine) cniConfig() string {
 `, PodCIDR(m.Address))
 }
 
-// kubeletConfig switches off what judges this machine's own memory and disk, which all machines of the lab share, and has heartbeats twice as
-// often as by default, so that a Node is NotReady after the lab's 20 seconds and not before.
+// heartbeats are the settings by which a kubelet shows that it lives: twice as often as by default, so that a Node is
+// NotReady after the lab's 20 seconds and not before.
+func (m Machine) heartbeats() string {
+	if m.DefaultHeartbeats {
+		return ""
+	}
+	return "nodeLeaseDurationSeconds: 20\nnodeStatusUpdateFrequency: 5s\n"
+}
+
+// kubeletConfig switches off what judges this machine's own memory and disk, which all machines of the lab share.
 func (m Machine) kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -68,10 +76,8 @@ evictionHard: {}
 imageGCHighThresholdPercent: 100
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
-nodeLeaseDurationSeconds: 20
-nodeStatusUpdateFrequency: 5s
-syncFrequency: 10s
-`, m.ClientCAFile, m.KubeletServer+".crt", m.KubeletServer+".key", m.Address, runtimeSocket, blueprint.NamesService, m.CgroupRoot)
+%ssyncFrequency: 10s
+`, m.ClientCAFile, m.KubeletServer+".crt", m.KubeletServer+".key", m.Address, runtimeSocket, blueprint.NamesService, m.CgroupRoot, m.heartbeats())
 }
 
 // proxyConfig leaves the size of the table of connections alone, which only the kernel's first network namespace may change.

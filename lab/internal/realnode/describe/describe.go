@@ -24,6 +24,8 @@ type Machine struct {
 	Address    netip.Addr
 	// External makes its Node wait for a cloud controller manager.
 	External bool
+	// DefaultHeartbeats leaves the kubelet the defaults of Kubernetes.
+	DefaultHeartbeats bool
 	// Dir is the machine's own folder and Bin that of the programs, both absolute.
 	Dir, Bin string
 	// CgroupRoot is the kubelet's, as a path from the top of the hierarchies.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +52,24 @@ func TestPodRanges(t *testing.T) {
 	for address, want := range map[string]string{"172.30.0.3": "10.245.3.0/24", "172.30.0.255": "10.245.255.0/24", "172.30.1.3": "invalid Prefix"} {
 		if got := describe.PodCIDR(netip.MustParseAddr(address)).String(); got != want {
 			t.Errorf("pods of %s are in %s, want %s", address, got, want)
+		}
+	}
+}
+
+// TestDefaultHeartbeats: a machine with the heartbeats of Kubernetes' defaults has no setting of its own.
+func TestDefaultHeartbeats(t *testing.T) {
+	t.Parallel()
+	for _, defaults := range []bool{false, true} {
+		made, err := yaml.Marshal(describe.Make(describe.Machine{
+			Name: "node-1", Address: netip.MustParseAddr("172.30.0.3"), DefaultHeartbeats: defaults,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, setting := range []string{"nodeLeaseDurationSeconds", "nodeStatusUpdateFrequency"} {
+			if set := strings.Contains(string(made), setting); set == defaults {
+				t.Errorf("with defaults %t the setting %s is there: %t", defaults, setting, set)
+			}
 		}
 	}
 }

@@ -11,12 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // failure is what happens to a machine, and how it comes back.
 type failure struct {
 	name       string
 	begin, end func(l *lab, machine string)
+	// untouched leaves the taint to digitalocean-cloud-controller-manager; otherwise this test sets it.
+	untouched bool
 }
 
 // cutOff is a machine that runs on and that nobody can reach.
@@ -43,6 +48,8 @@ func destroyed() failure {
 		name:  "destroyed",
 		begin: func(l *lab, machine string) { l.run("droplet", "delete", machine) },
 		end:   func(l *lab, machine string) { l.run("droplet", "create", machine, "--real") },
+		// The Node is deleted, and its taint with it.
+		untouched: true,
 	}
 }
 
@@ -62,14 +69,15 @@ func (l *lab) failsOver(f failure) {
 	}
 }
 
-// strike lets the machine of a counter fail once, and come back. It returns where the counter is now.
-func (l *lab) strike(f failure, name, machine string) string {
+// strike lets the machine of a counter fail once, and come back. It returns where the counter is now, and how long it
+// took to count on there.
+func (l *lab) strike(f failure, name, machine string) (now string, took time.Duration) {
 	l.Helper()
 	pod := name + "-0"
 	before, _ := l.record(pod)
 	began := time.Now()
 	f.begin(l, machine)
-	if f.name != destroyed().name {
+	if !f.untouched {
 		l.awaitNode(machine, false)
 		l.outOfService(machine, true)
 	}
@@ -80,22 +88,46 @@ func (l *lab) strike(f failure, name, machine string) string {
 		}
 		return nil
 	})
-	took := time.Since(began)
-	now := l.awaitPod(pod)
-	l.awaitCount(pod, now.Spec.NodeName)
-	file := filepath.Join(l.mountOf(now, "data-"+pod), fileName)
+	took = time.Since(began)
+	running := l.awaitPod(pod)
+	now = running.Spec.NodeName
+	l.awaitCount(pod, now)
+	file := filepath.Join(l.mountOf(running, "data-"+pod), fileName)
 	l.checkNumbers(file, pod)
 	f.end(l, machine)
 	l.awaitNode(machine, true)
-	if f.name != destroyed().name {
+	if f.untouched {
+		l.awaitNoTaint(machine)
+	} else {
 		l.outOfService(machine, false)
 	}
 	l.awaitNoPods(machine, pod)
 	l.awaitDriver()
-	l.awaitCount(pod, now.Spec.NodeName)
+	l.awaitCount(pod, now)
 	l.checkNumbers(file, pod)
-	l.Logf("%s: the machine was given up after %v and the counter counts on after %v", f.name, tainted.Round(time.Second), took.Round(time.Second))
-	return now.Spec.NodeName
+	if f.untouched {
+		l.Logf("%s: the counter counts on after %.1f s", f.name, took.Seconds())
+	} else {
+		l.Logf("%s: the machine was given up after %v and the counter counts on after %v", f.name, tainted.Round(time.Second), took.Round(time.Second))
+	}
+	return now, took
+}
+
+// awaitNoTaint waits until a machine is in service again.
+func (l *lab) awaitNoTaint(machine string) {
+	l.Helper()
+	l.await("machine "+machine+" to be in service", func() error {
+		node, err := l.api.CoreV1().Nodes().Get(l.Context(), machine, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == corev1.TaintNodeOutOfService {
+				return fmt.Errorf("it has the taint %s", taint.Key)
+			}
+		}
+		return nil
+	})
 }
 
 // awaitNoPods waits until nothing of a volume is mounted on a machine that is back.

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 const (
@@ -45,9 +47,38 @@ func TestVolumesNight(t *testing.T) {
 	for _, f := range []failure{cutOff(), switchedOff(), destroyed()} {
 		t.Run(f.name, func(t *testing.T) {
 			for range times {
-				machine = l.with(t).strike(f, name, machine)
+				machine, _ = l.with(t).strike(f, name, machine)
 			}
 		})
+	}
+	l.deleteSet(name)
+	l.nothingLeft()
+}
+
+// powerOffs is the variable with how often TestVolumesPowerOff switches a machine off.
+const powerOffs = "MOORING_POWER_OFFS"
+
+// TestVolumesPowerOff switches the machine of a counter off, ten times, with the timings that a kubelet and
+// kube-controller-manager have by default, and the taint that digitalocean-cloud-controller-manager sets: the counter
+// writes elsewhere within 75 seconds, has lost no number, and no number is written by two.
+func TestVolumesPowerOff(t *testing.T) {
+	times := cases.FromEnv(t, powerOffs, 0)
+	if times == 0 {
+		night(t)
+		times = 10
+	}
+	const name, most = "timings", 75 * time.Second
+	l := start(t, "--real-nodes", "2", "--nodes", "2", "--node-monitor-grace-period", "50s")
+	l.createSet(name, ext4Class)
+	machine := l.awaitPod(name + "-0").Spec.NodeName
+	l.awaitCount(name+"-0", machine)
+	off := switchedOff()
+	off.untouched = true
+	for i := range times {
+		var took time.Duration
+		if machine, took = l.strike(off, name, machine); took > most {
+			t.Errorf("power-off %d: the counter wrote elsewhere after %.1f s", i+1, took.Seconds())
+		}
 	}
 	l.deleteSet(name)
 	l.nothingLeft()
