@@ -300,6 +300,9 @@ func (c *campaign) checkFormats(after string) {
 			if words[0] == "begin" {
 				c.count["formats"]++
 			}
+			if words[0] == "begin" && words[3] == "0" {
+				c.t.Errorf("after %s: volume %s could be another disk by now: nothing holds it while %s runs", after, d.id, words[1])
+			}
 			if words[0] == "begin" && (d.complete || len(d.data) > 0) {
 				c.t.Errorf("after %s: %s on volume %s, which has a file system or data", after, words[1], d.id)
 			}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,7 @@ func TestAKilledMkfsIsFinished(t *testing.T) { //nolint:tparallel // the subtest
 				s.must(s.publish(m, volume, published, capability))
 				s.must(os.WriteFile(filepath.Join(s.see(m, m.target(volume)), "file"), []byte("data"), 0o600))
 				s.must(s.withdraw(m, volume))
+				s.heldWhileFormatted(tr, volume)
 				if got, want := s.uuid(volume), (blockdevice.Volume{ID: volume}).UUID().String(); got != want {
 					t.Errorf("its file system has the UUID %s, want %s", got, want)
 				}
@@ -181,6 +183,23 @@ func TestAKilledMkfsIsFinished(t *testing.T) { //nolint:tparallel // the subtest
 			t.Error("the disk has changed")
 		}
 	})
+}
+
+// heldWhileFormatted checks that the plugin had the volume's device open whenever mkfs began: otherwise its name could
+// have become another disk's since it was read.
+func (s *scene) heldWhileFormatted(tr *trouble, volume string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(tr.folder, "log"))
+	s.must(err)
+	begun := regexp.MustCompile(`(?m)^begin mkfs\.\w+ volume-`+volume+` (\d+)$`).FindAllStringSubmatch(string(text), -1)
+	if len(begun) == 0 {
+		s.t.Errorf("volume %s: no mkfs in %s", volume, text)
+	}
+	for _, one := range begun {
+		if one[1] == "0" {
+			s.t.Errorf("volume %s is not held: %s", volume, one[0])
+		}
+	}
 }
 
 // uuid asks blkid, which is no part of the driver, for the UUID of a volume's file system.

@@ -47,11 +47,12 @@ func (tr *trouble) struck() {
 	}
 }
 
-// wrapper stands in front of a program: it logs what is done to which volume, and kills the process group of the node plugin where that is planned.
+// wrapper stands in front of a program: it logs what is done to which volume and how often the node plugin has it open, and kills the process group of the node plugin where that is planned.
 const wrapper = `#!/bin/sh
 for last; do :; done
 file=$(cat /sys/block/"${last##*/}"/loop/backing_file 2>/dev/null)
-echo "begin NAME ${file##*/}" >>FOLDER/log
+held=$(ls -l /proc/$PPID/fd | grep -c -e " -> $last\$")
+echo "begin NAME ${file##*/} $held" >>FOLDER/log
 if rm FOLDER/kill-before 2>/dev/null; then kill -9 0; fi
 if during=$(cat FOLDER/kill-during 2>/dev/null); then
 	rm FOLDER/kill-during
