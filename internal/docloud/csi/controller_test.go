@@ -4,6 +4,7 @@
 package csi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -284,7 +285,7 @@ func TestRefusalsHaveTheirCodes(t *testing.T) {
 			{http.StatusUnprocessableEntity, "invalid size", codes.OutOfRange},
 			{http.StatusForbidden, "failed to create volume: volume/snapshot capacity limit exceeded", codes.ResourceExhausted},
 			{http.StatusForbidden, "You are not authorized to perform this operation", codes.PermissionDenied},
-			{http.StatusTooManyRequests, "API rate limit exceeded", codes.ResourceExhausted},
+			{http.StatusTooManyRequests, "API rate limit exceeded", codes.Unavailable},
 			{http.StatusTooManyRequests, "rate limit exceeded: one request per 10m0s", codes.ResourceExhausted},
 			{http.StatusUnprocessableEntity, "cannot attach more volumes to the Droplet", codes.ResourceExhausted},
 			{http.StatusUnprocessableEntity, "Volume already has a pending event.", codes.Aborted},
@@ -298,6 +299,40 @@ func TestRefusalsHaveTheirCodes(t *testing.T) {
 			}
 			_, err := a.create("pvc-1", 1<<30, nil)
 			want(t, err, refusal.code, strings.TrimSuffix(refusal.message, "."))
+		}
+	})
+}
+
+// TestALimitOfCallsIsNotAFullMachine: kubelet ends the pods of an attachment that failed as ResourceExhausted.
+func TestALimitOfCallsIsNotAFullMachine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, route := range []string{
+			"GET /v2/volumes", "GET /v2/volumes/{volume_id}", "POST /v2/volumes/{volume_id}/actions",
+		} {
+			for _, many := range []int{1, 5} {
+				a := newAccount(t, taking(time.Second))
+				if err := a.sim.Inject(fault.Rule{
+					Route: route, Kind: fault.Error, Status: http.StatusTooManyRequests, Message: "API rate limit exceeded",
+					Nth: 1, Times: -1,
+				}); err != nil {
+					t.Fatal(err)
+				}
+				var all sync.WaitGroup
+				for i := range many {
+					volume, node := a.volume(fmt.Sprintf("pvc-%d", i), 1), a.droplet()
+					all.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+						defer cancel()
+						_, err := a.ControllerPublishVolume(ctx, attachment(volume, node, volumes.FormatFirst))
+						if status.Code(err) == codes.ResourceExhausted {
+							t.Errorf("%d attachments, no calls left for %s: %v", many, route, err)
+						}
+					})
+				}
+				all.Wait()
+				a.sim.ClearFaults()
+				<-time.After(time.Hour) // what is under way ends
+			}
 		}
 	})
 }

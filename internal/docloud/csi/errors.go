@@ -49,7 +49,9 @@ func failAt(what string, err error) error {
 	return fail(fmt.Errorf("%s: %w", what, err))
 }
 
-// kinds are the codes of errors, the first that matches.
+// kinds are the codes of errors, the first that matches. A limit of calls is Unavailable: of an attachment
+// ResourceExhausted means a full machine, and kubelet ends pods for it (k8s.io/kubernetes, pkg/kubelet,
+// VolumeAttachmentLimitExceeded).
 func kinds() []struct {
 	err  error
 	code codes.Code
@@ -61,7 +63,7 @@ func kinds() []struct {
 		{context.DeadlineExceeded, codes.DeadlineExceeded}, {context.Canceled, codes.Canceled}, {volume.ErrConflict, codes.AlreadyExists},
 		{volume.ErrRange, codes.OutOfRange}, {volume.ErrElsewhere, codes.FailedPrecondition}, {doapi.ErrNotFound, codes.NotFound},
 		{doapi.ErrUnauthorized, codes.Unauthenticated}, {doapi.ErrForbidden, codes.PermissionDenied}, {doapi.ErrTooSoon, codes.ResourceExhausted},
-		{doapi.ErrRateLimited, codes.ResourceExhausted}, {doapi.ErrPending, codes.Aborted},
+		{doapi.ErrPending, codes.Aborted},
 	}
 }
 

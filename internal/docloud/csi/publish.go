@@ -164,7 +164,7 @@ func (c *Controller) begin(
 ) (volume.Action, error) {
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		a, err := begin()
-		if !errors.Is(err, doapi.ErrHeld) {
+		if !errors.Is(err, doapi.ErrRateLimited) { // else it was not made
 			return a, err
 		}
 		waits(err)
