@@ -158,6 +158,7 @@ func MakePlan(w World, c Config) Plan {
 			p.Memory = p.Memory.with(Intent{Node: m.Node, UID: m.UID, At: w.Now})
 		case ReasonRemoved:
 			p.Steps = append(p.Steps, RemoveTaint{Node: m.Node, UID: m.UID, Droplet: m.Droplet, NotReady: !m.Ready})
+			p.Memory = p.Memory.without(m)
 		default:
 		}
 		switch {
@@ -327,6 +328,12 @@ func (m Memory) with(i Intent) Memory {
 	}
 	slices.SortFunc(intents, func(a, b Intent) int { return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.UID, b.UID)) })
 	m.Intents = intents
+	return m
+}
+
+// without returns the memory without the intent of a machine that is back: its taint has been seen, and is removed.
+func (m Memory) without(machine Machine) Memory {
+	m.Intents = slices.DeleteFunc(slices.Clone(m.Intents), func(i Intent) bool { return i.UID == machine.UID })
 	return m
 }
 

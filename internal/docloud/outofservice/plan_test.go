@@ -175,6 +175,26 @@ func TestIntentsCount(t *testing.T) {
 	}
 }
 
+// A machine that is back is not off: the next one gets its taint at once, however lately the first one had it.
+func TestOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	c := outofservice.DefaultConfig()
+	w := ten(off(1), ready(2))
+	w.Machines = w.Machines[:2]
+	w.Machines[1].Ours = true
+	w.Memory.Intents = []outofservice.Intent{
+		{Node: w.Machines[1].Node, UID: w.Machines[1].UID, At: start.Add(-time.Minute)},
+	}
+	p := outofservice.MakePlan(w, c)
+	if len(p.Steps) != 1 || len(p.Memory.Intents) != 0 || p.Awaiting.Count != 1 {
+		t.Errorf("while it has the taint: %v, %+v, %+v", p.Steps, p.Memory, p.Awaiting)
+	}
+	w.Memory, w.Machines[1].Ours = p.Memory, false
+	if p := outofservice.MakePlan(w, c); len(p.Steps) != 1 || p.Awaiting.Count != 0 {
+		t.Errorf("afterwards: %v, %+v", p.Steps, p.Awaiting)
+	}
+}
+
 func TestAllowance(t *testing.T) {
 	t.Parallel()
 	for machines, want := range map[int]int{0: 1, 1: 1, 2: 1, 3: 1, 4: 2, 10: 2, 20: 2, 21: 3, 100: 10, 1000: 100} {

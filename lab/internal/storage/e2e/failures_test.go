@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,10 @@ func (l *lab) strike(f failure, name, machine string) (now string, took time.Dur
 	if !f.untouched {
 		l.awaitNode(machine, false)
 		l.outOfService(machine, true)
+	} else if f.name != destroyed().name {
+		l.awaitNode(machine, false)
+		l.Logf("%s: the Node is not ready after %.1f s", f.name, time.Since(began).Seconds())
+		l.awaitTaint(machine, true)
 	}
 	tainted := time.Since(began)
 	l.await("a counter on another machine", func() error {
@@ -97,7 +102,7 @@ func (l *lab) strike(f failure, name, machine string) (now string, took time.Dur
 	f.end(l, machine)
 	l.awaitNode(machine, true)
 	if f.untouched {
-		l.awaitNoTaint(machine)
+		l.awaitTaint(machine, false)
 	} else {
 		l.outOfService(machine, false)
 	}
@@ -105,26 +110,21 @@ func (l *lab) strike(f failure, name, machine string) (now string, took time.Dur
 	l.awaitDriver()
 	l.awaitCount(pod, now)
 	l.checkNumbers(file, pod)
-	if f.untouched {
-		l.Logf("%s: the counter counts on after %.1f s", f.name, took.Seconds())
-	} else {
-		l.Logf("%s: the machine was given up after %v and the counter counts on after %v", f.name, tainted.Round(time.Second), took.Round(time.Second))
-	}
+	l.Logf("%s: the machine was given up after %.1f s and the counter counts on after %.1f s", f.name, tainted.Seconds(), took.Seconds())
 	return now, took
 }
 
-// awaitNoTaint waits until a machine is in service again.
-func (l *lab) awaitNoTaint(machine string) {
+// awaitTaint waits until a machine is out of service, or in service again.
+func (l *lab) awaitTaint(machine string, on bool) {
 	l.Helper()
-	l.await("machine "+machine+" to be in service", func() error {
+	l.await(fmt.Sprintf("machine %s to be out of service: %t", machine, on), func() error {
 		node, err := l.api.CoreV1().Nodes().Get(l.Context(), machine, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == corev1.TaintNodeOutOfService {
-				return fmt.Errorf("it has the taint %s", taint.Key)
-			}
+		is := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		if is != on {
+			return fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}
 		return nil
 	})
