@@ -76,6 +76,7 @@ func TestVolumesPowerOff(t *testing.T) {
 	off.untouched = true
 	for i := range times {
 		var took time.Duration
+		l.spreadDriver()
 		if machine, took = l.strike(off, name, machine); took > most {
 			t.Errorf("power-off %d: the counter wrote elsewhere after %.1f s", i+1, took.Seconds())
 		}

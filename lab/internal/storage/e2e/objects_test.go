@@ -139,6 +139,33 @@ func (l *lab) templated() corev1.PodSpec {
 }
 
 // deleteSet removes a StatefulSet with its claim.
+// spreadDriver waits until the driver's controllers are on two machines, as where no machine has failed. Both are on the
+// one that is left after a failure, and nothing moves one back: here it is deleted.
+func (l *lab) spreadDriver() {
+	l.Helper()
+	pods := l.api.CoreV1().Pods(system)
+	l.await("the driver's controllers on two machines", func() error {
+		list, err := pods.List(l.Context(), metav1.ListOptions{LabelSelector: "app=csi-do-controller"})
+		if err != nil {
+			return err
+		}
+		var on []string
+		for _, pod := range list.Items {
+			if pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" {
+				on = append(on, pod.Spec.NodeName)
+			}
+		}
+		if len(on) > 1 && on[0] != on[1] {
+			return nil
+		}
+		if len(on) > 1 {
+			err = pods.Delete(l.Context(), list.Items[1].Name, metav1.DeleteOptions{})
+		}
+		return errors.Join(err, fmt.Errorf("they are on %v", on))
+	})
+	l.awaitDriver()
+}
+
 func (l *lab) deleteSet(name string) {
 	l.Helper()
 	l.must(l.api.AppsV1().StatefulSets(namespace).Delete(l.Context(), name, metav1.DeleteOptions{}))
