@@ -7,6 +7,7 @@ package hack_test
 
 import (
 	"bytes"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -61,9 +62,7 @@ func copyTree(t *testing.T, from, to string) {
 		}
 		return os.WriteFile(filepath.Join(to, name), content, info.Mode().Perm())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // TestRenameChangesEverything renames a copy of the repository, looks for what was forgotten, and compiles a piece of it.
@@ -88,10 +87,7 @@ func TestRenameChangesEverything(t *testing.T) {
 		}
 	}
 	for name := range strings.SplitSeq(strings.TrimSpace(command(t, root, "git", "ls-files", "-co", "--exclude-standard")), "\n") {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(root, name))).Or(t)
 		if strings.Contains(name, "mooring.dev") {
 			t.Errorf("%s is still called so", name)
 		}
@@ -107,10 +103,7 @@ func TestRenameChangesEverything(t *testing.T) {
 		"Makefile":                 "\nREGISTRY     ?= registry.example/tether\n", "charts/mooring/values.yaml": "\n  imageRegistry: registry.example/tether\n",
 		"hack/release/chart.go": "\tdefaultRegistry = \"registry.example/tether\"\n", "dist/etcd-storage-operator.yaml": "image: registry.example/tether/etcd-storage-operator:dev\n",
 	} {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(root, file))).Or(t)
 		if !bytes.Contains(content, []byte(want)) {
 			t.Errorf("%s lacks %q", file, want)
 		}

@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestNoPublicNameVanishes compares the list with what there is.
 func TestNoPublicNameVanishes(t *testing.T) {
 	t.Parallel()
 	listed, removed, now, err := read(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, name := range vanished(listed, removed, now) {
 		t.Errorf("%s is gone: put it back, or write it with what takes its place into removed.txt", name)
 	}
@@ -82,29 +81,20 @@ spec:
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func listOf(t *testing.T, root string) []string {
 	t.Helper()
-	content, err := os.ReadFile(list(root, "public.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(list(root, "public.txt"))).Or(t)
 	return lines(string(content))
 }
 
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	root := tree(t)
-	if err := run(root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(root))
 	want := []string{
 		"annotation a.example/b-c", "chart value a", "chart value a.b", "chart value a.c", "chart value a.c[].d", "command kubectl mooring look at",
 		"constant api/a/v1 Label a.example/label", "field as.example/v1 spec object", "field as.example/v1 spec.any ", "field as.example/v1 spec.any{}.b int-or-string",
@@ -124,9 +114,7 @@ func TestSurface(t *testing.T) {
 func TestRemoval(t *testing.T) {
 	t.Parallel()
 	root := tree(t)
-	if err := run(root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(root))
 	before := listOf(t, root)
 	write(t, filepath.Join(root, "docs/reference/kubectl-mooring.md"), "## kubectl mooring look at THAT\n| `-n`, `--name` | | x |\n| `--deep` | | x |\n| `DEPTH_1` | | x |\n")
 	const name = "flag kubectl-mooring --namespace"
@@ -146,9 +134,7 @@ func TestRemoval(t *testing.T) {
 		}
 	}
 	write(t, list(root, "removed.txt"), name+" -> v0.9.0: --name\n")
-	if err := run(root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(root))
 	if after := listOf(t, root); slices.Contains(after, name) || !slices.Contains(after, "flag kubectl mooring look at --name") {
 		t.Error(after)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestDashboardsAreFresh fails when what the chart has is not what is written here, and finds dashboards of components that are no more.
@@ -16,22 +17,13 @@ func TestDashboardsAreFresh(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{}
 	for _, d := range all() {
-		content, err := d.render()
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(d.render()).Or(t)
 		want[d.component+".json"] = string(content)
 	}
 	have := map[string]string{}
-	files, err := filepath.Glob(filepath.Join("..", "..", folder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join("..", "..", folder, "*"))).Or(t)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file)).Or(t)
 		have[filepath.Base(file)] = string(content)
 	}
 	if diff := cmp.Diff(want, have); diff != "" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestCommittedListsAreFresh is the test that cmd/*/deps.txt promises.
@@ -21,7 +22,7 @@ func TestCommittedListsAreFresh(t *testing.T) {
 	root := filepath.Join("..", "..")
 	// go test reuses an old result unless a file that the test itself looked at has changed; go list reads in another process.
 	for _, dir := range []string{"api", "cmd", "internal", "go.mod"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				_, err = os.Stat(path)
 			}
@@ -29,10 +30,7 @@ func TestCommittedListsAreFresh(t *testing.T) {
 				return nil
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if err := run(t.Context(), root, true, io.Discard); err != nil {
 		t.Error(err)
@@ -48,10 +46,7 @@ func TestRender(t *testing.T) {
 {"ImportPath": "example.org/a", "Module": {"Path": "example.org/a", "Version": "v0.1.0"}}
 {"ImportPath": "example.org/own/internal/z", "Module": {"Path": "example.org/own", "Main": true}}
 {"ImportPath": "example.org/own/cmd/c", "Module": {"Path": "example.org/own", "Main": true}}`
-	got, err := render("./cmd/c", strings.NewReader(listing))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(render("./cmd/c", strings.NewReader(listing))).Or(t)
 	want := `# What ./cmd/c is linked from (linux/amd64). Written by make deps; make verify and a test keep it true.
 
 # 2 packages of this repository
@@ -78,19 +73,13 @@ func TestRunNoticesStaleLists(t *testing.T) {
 		"cmd/notes/README": "no binary here\n",
 	} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	if err := run(t.Context(), root, true, io.Discard); err == nil || !strings.Contains(err.Error(), "cmd/c/deps.txt") {
 		t.Errorf("check of a stale list: %v; want an error that names it", err)
 	}
-	if err := run(t.Context(), root, false, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), root, false, io.Discard))
 	if err := run(t.Context(), root, true, io.Discard); err != nil {
 		t.Errorf("check after writing: %v", err)
 	}

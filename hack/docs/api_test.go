@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -58,10 +59,7 @@ func TestEveryFieldHasASection(t *testing.T) {
 // TestFieldsSayTheirBounds reads some fields of which the type, the default and the bounds are known.
 func TestFieldsSayTheirBounds(t *testing.T) {
 	t.Parallel()
-	all, err := kindPages(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(kindPages(filepath.Join("..", ".."))).Or(t)
 	for page, sections := range map[string][]string{
 		"api/etcdstorage.md": {
 			"### spec.replicas\n\ninteger · default `3` · value 1 to 32\n\nreplicas is",
@@ -91,10 +89,7 @@ func TestEveryMarkIsDocumented(t *testing.T) {
 	readers := []string{"internal/plugin/observe", "internal/plugin/observe/overview", "internal/topology"}
 	// Entries of the journal, which a command reads for people.
 	own := regexp.MustCompile(`^nodes\.mooring\.dev/(journal-(content|entry|part|sha256)|host|kubernetes-node|because|time|objects|steps)$`)
-	all, err := marks(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(marks(filepath.Join("..", ".."))).Or(t)
 	found := 0
 	eachFile(t, func(folder string, file *ast.File) {
 		folder = "internal/" + folder

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // eventReasons finds the reasons of events in the code: constants named so, whose value is in the form that Kubernetes gives reasons.
@@ -25,18 +26,12 @@ func eventReasons(t *testing.T) []string {
 	named, form := regexp.MustCompile(`^(reason|Reason|Event)[A-Z]`), regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	found := map[string]bool{}
 	for _, folder := range []string{"annotation", "loadbalancer", "machines", "firewalls", "clustertag", "startuptaint", "shutdowns"} {
-		files, err := filepath.Glob(filepath.Join("..", "..", "internal", "docloud", folder, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join("..", "..", "internal", "docloud", folder, "*.go"))).Or(t)
 		for _, path := range files {
 			if strings.HasSuffix(path, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, 0)).Or(t)
 			ast.Inspect(file, func(n ast.Node) bool {
 				spec, ok := n.(*ast.ValueSpec)
 				if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 || !named.MatchString(spec.Names[0].Name) {
@@ -58,9 +53,7 @@ func eventReasons(t *testing.T) []string {
 func TestEveryEventOfTheCloudIsDocumented(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "components", "digitalocean-cloud-controller-manager.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, events, ok := strings.Cut(string(content), "\n## Events\n")
 	events, _, ends := strings.Cut(events, "\n## ")
 	if !ok || !ends {

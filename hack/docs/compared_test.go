@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,10 +59,7 @@ func TestComparisonsRestOnTests(t *testing.T) {
 
 func component(t *testing.T, page string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "components", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "components", page))).Or(t)
 	return string(content)
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,10 +69,7 @@ func TestEveryPageIsFound(t *testing.T) {
 	for len(queue) > 0 {
 		page := queue[0]
 		queue = queue[1:]
-		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(page)).Or(t)
 		for _, match := range folder.FindAllStringSubmatch(string(content), -1) {
 			reached[filepath.Join(root, match[1])] = true
 		}
@@ -105,10 +103,7 @@ func TestEveryPageIsFound(t *testing.T) {
 // hasHeading reports whether a page has a heading with the anchor that GitHub makes of it: lower case, blanks as dashes, other signs left out.
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path)).Or(t)
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(content), -1) {
 		plain := regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
 		if strings.ReplaceAll(plain, " ", "-") == anchor {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // written is what pages returns: made once, because commands share flags that the process has once, and so cannot be made by two tests at a time.
@@ -25,16 +26,10 @@ var written = sync.OnceValues(func() (map[string][]byte, error) { return pages(f
 // TestPagesAreFresh fails when a flag, a variable or an annotation has changed and its page has not.
 func TestPagesAreFresh(t *testing.T) {
 	t.Parallel()
-	all, err := written()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(written()).Or(t)
 	for name, content := range all {
 		path := filepath.Join("..", "..", "docs", "reference", name)
-		have, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		have := must.Get(os.ReadFile(path)).Or(t)
 		if diff := cmp.Diff(string(content), string(have)); diff != "" {
 			t.Errorf("%s is out of date, run make generate (-want +have):\n%s", path, diff)
 		}
@@ -45,9 +40,7 @@ func TestPagesAreFresh(t *testing.T) {
 func TestPagesAreAll(t *testing.T) {
 	t.Parallel()
 	all, err := written()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	folder, seen := filepath.Join("..", "..", "docs", "reference"), 0
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -71,14 +64,8 @@ func TestPagesAreAll(t *testing.T) {
 // TestPagesAreTables finds that no text breaks a row, and that nothing of the machine that wrote a page is in it.
 func TestPagesAreTables(t *testing.T) {
 	t.Parallel()
-	all, err := written()
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(written()).Or(t)
+	host := must.Get(os.Hostname()).Or(t)
 	for name, content := range all {
 		columns := 0
 		for number, line := range strings.Split(string(content), "\n") {
@@ -112,19 +99,14 @@ func variablesOf(t *testing.T, path string, table []variable) {
 	var read, documented []string
 	for _, one := range []string{path, "defaults/defaults.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "internal", "docloud", one), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Names) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "env") || len(spec.Values) != 1 {
 				return true
 			}
 			if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
-				name, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				name := must.Get(strconv.Unquote(literal.Value)).Or(t)
 				read = append(read, name)
 			}
 			return true

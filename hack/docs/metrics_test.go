@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // allMetrics are those of every program.
@@ -23,10 +24,7 @@ func allMetrics(t *testing.T) []*metric {
 	t.Helper()
 	var out []*metric
 	for _, p := range programs() {
-		all, err := metricsOf(filepath.Join("..", ".."), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(metricsOf(filepath.Join("..", ".."), p)).Or(t)
 		if len(all) < 5 {
 			t.Errorf("%s has only %d metrics", p.name, len(all))
 		}
@@ -123,7 +121,7 @@ func TestEveryPlaceThatMakesMetricsIsAsked(t *testing.T) {
 func eachFile(t *testing.T, do func(folder string, file *ast.File)) {
 	t.Helper()
 	root := filepath.Join("..", "..", "internal")
-	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -141,8 +139,5 @@ func eachFile(t *testing.T, do func(folder string, file *ast.File)) {
 		}
 		do(folder, file)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,10 +22,7 @@ func TestThreatsHaveTheirTests(t *testing.T) {
 	}
 	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`")
 	for _, page := range pages {
-		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(page)).Or(t)
 		_, table, found := strings.Cut(string(content), "|---|---|---|\n")
 		if !found {
 			t.Errorf("%s has no table", page)
@@ -46,15 +44,9 @@ func TestThreatsHaveTheirTests(t *testing.T) {
 // hasTest looks for a test among the test files of a folder.
 func hasTest(t *testing.T, folder, name string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(folder, "*_test.go"))).Or(t)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file)).Or(t)
 		if strings.Contains(string(content), "\nfunc "+name+"(") {
 			return true
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // root is the repository's.
@@ -25,25 +26,13 @@ var root = filepath.Join("..", "..")
 // each suite.
 func TestThePageIsOfTheResults(t *testing.T) {
 	t.Parallel()
-	results, err := readResults(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, err := os.ReadFile(pageFile(root))
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := versionIn(filepath.Join(root, "lab", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(readResults(root)).Or(t)
+	have := must.Get(os.ReadFile(pageFile(root))).Or(t)
+	own := must.Get(versionIn(filepath.Join(root, "lab", "go.mod"))).Or(t)
 	if diff := cmp.Diff(string(page(own.version, results)), string(have)); diff != "" {
 		t.Errorf("run `go run ./hack/matrix -page`: %s", diff)
 	}
-	servers, err := available(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servers := must.Get(available(root)).Or(t)
 	for _, s := range servers {
 		at := slices.IndexFunc(results, func(r Result) bool { return r.Version == s.version })
 		if at < 0 {
@@ -64,14 +53,8 @@ func TestThePageIsOfTheResults(t *testing.T) {
 // TestTheChartTakesWhatIsExercised: the chart refuses what is older than the oldest version, and nothing else.
 func TestTheChartTakesWhatIsExercised(t *testing.T) {
 	t.Parallel()
-	servers, err := available(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(filepath.Join(root, "charts", "mooring", "Chart.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	servers := must.Get(available(root)).Or(t)
+	content := must.Get(os.ReadFile(filepath.Join(root, "charts", "mooring", "Chart.yaml"))).Or(t)
 	if want := fmt.Sprintf("\nkubeVersion: %q\n", ">="+servers[len(servers)-1].minor+".0-0"); !strings.Contains(string(content), want) {
 		t.Errorf("Chart.yaml lacks %s", want)
 	}
@@ -80,10 +63,7 @@ func TestTheChartTakesWhatIsExercised(t *testing.T) {
 // TestTheMarkerIsTheTestkits: what this program looks for is what tests log.
 func TestTheMarkerIsTheTestkits(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(filepath.Join(root, "internal", "testkit", "controlplane", "controlplane.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(root, "internal", "testkit", "controlplane", "controlplane.go"))).Or(t)
 	if want := fmt.Sprintf("const OnAPIServer = %q\n", marker); !strings.Contains(string(content), want) {
 		t.Errorf("internal/testkit/controlplane has no %s", want)
 	}
@@ -102,10 +82,7 @@ func TestRead(t *testing.T) {
 		line("output", "TestOther", "    x_test.go:1: "+marker+"v1.35.40\n") + line("pass", "TestOther", "") +
 		line("output", "TestOff", on) + line("skip", "TestOff", "") + line("skip", "TestPureOff", "") +
 		line("fail", "TestPureBad", "") + line("output", "TestBad", on) + line("fail", "TestBad/sub", "") + line("fail", "TestBad", "") + line("fail", "", "")
-	got, err := read([]byte(stream), "1.35.4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(read([]byte(stream), "1.35.4")).Or(t)
 	if diff := cmp.Diff(Outcome{Passed: 2, Failed: []string{"b.TestBad", "b.TestPureBad"}, Skipped: []string{"b.TestOff"}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -182,15 +159,9 @@ func TestUnknownVersion(t *testing.T) {
 // TestModulesAreOfOneVersion: all of Kubernetes' own modules in a kube-*.mod are of its version.
 func TestModulesAreOfOneVersion(t *testing.T) {
 	t.Parallel()
-	servers, err := available(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servers := must.Get(available(root)).Or(t)
 	for _, s := range servers {
-		content, err := os.ReadFile(s.modfile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(s.modfile)).Or(t)
 		replaced := 0
 		for line := range bytes.Lines(content) {
 			if _, to, found := bytes.Cut(line, []byte("=>")); found {

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,17 +30,10 @@ func (p proxy) release(path, version, gomod, source string) {
 	var zipped bytes.Buffer
 	z := zip.NewWriter(&zipped)
 	for name, content := range map[string]string{"go.mod": gomod, "lib.go": source} {
-		w, err := z.Create(path + "@" + version + "/" + name)
-		if err != nil {
-			p.Fatal(err)
-		}
-		if _, err := w.Write([]byte(content)); err != nil {
-			p.Fatal(err)
-		}
+		w := must.Get(z.Create(path + "@" + version + "/" + name)).Or(p)
+		must.Get(w.Write([]byte(content))).Or(p)
 	}
-	if err := z.Close(); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, z.Close())
 	folder := filepath.Join(p.folder, filepath.FromSlash(path), "@v")
 	list, _ := os.ReadFile(filepath.Join(folder, "list")) // there is none before the first release
 	put(p.T, folder, map[string]string{
@@ -51,12 +45,8 @@ func put(t *testing.T, folder string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		path := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 }
 
@@ -138,9 +128,7 @@ func TestNext(t *testing.T) { //nolint:paralleltest // it sets variables
 	root, p, all := checkout(t)
 
 	report, err := tried(t, root, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	contains(t, report, "| core | v1.1.0 | v1.2.0 | good |", "| other | v1.0.0 | v1.0.0 | nothing newer |", "All tests pass with core v1.2.0.")
 
 	p.release("example.com/other", "v1.1.0-rc.0", "module example.com/other\n\ngo 1.26\n", "package other\n")
@@ -181,10 +169,7 @@ func TestNothingNewer(t *testing.T) { //nolint:paralleltest // it sets variables
 func TestUpstreamsAreUsed(t *testing.T) {
 	t.Parallel()
 	for _, u := range upstreams() {
-		file, err := parseModfile(filepath.Join(root, filepath.FromSlash(u.modfile)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parseModfile(filepath.Join(root, filepath.FromSlash(u.modfile)))).Or(t)
 		found := false
 		for _, r := range file.Require {
 			found = found || r.Mod.Path == u.module
@@ -199,10 +184,7 @@ func TestUpstreamsAreUsed(t *testing.T) {
 // gh of the test's own writes down what it is asked for.
 func TestTheNightlyIssue(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile("issue.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("issue.sh")).Or(t)
 	for name, story := range map[string]struct{ number, report, outcome, want string }{
 		"the first report":            {"", "text", "failure", "issue create --title Newer upstreams --body-file bin/matrix/next.md"},
 		"another report":              {"7", "text", "success", "issue edit 7 --body-file bin/matrix/next.md"},

@@ -9,20 +9,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestFilesAreFresh: what is installed is what the code says.
 func TestFilesAreFresh(t *testing.T) {
 	t.Parallel()
-	want, err := render()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(render()).Or(t)
 	for _, target := range targets() {
-		have, err := os.ReadFile(filepath.Join("..", "..", target))
-		if err != nil {
-			t.Fatal(err)
-		}
+		have := must.Get(os.ReadFile(filepath.Join("..", "..", target))).Or(t)
 		if diff := cmp.Diff(string(want), string(have)); diff != "" {
 			t.Errorf("%s is not what make manifests writes (- code, + file):\n%s", target, diff)
 		}

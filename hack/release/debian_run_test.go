@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // machine is the architecture that tests run on.
@@ -51,10 +52,7 @@ func fromMirror(t *testing.T) (debianList, string) {
 	if err != nil {
 		testkit.Skip(t, "the test needs a mirror of Debian 12: %v", err)
 	}
-	pinned, err := parseDebianList(read(t, debianListFile(root)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pinned := must.Get(parseDebianList(read(t, debianListFile(root)))).Or(t)
 	if diff := cmp.Diff(pinned.packages, list.packages, cmp.AllowUnexported(debianPackage{})); diff != "" {
 		t.Logf("Debian has other versions than hack/release/debian.txt, and the test runs with Debian's; make debian takes them (-pinned +now):\n%s", diff)
 	} else {
@@ -62,10 +60,7 @@ func fromMirror(t *testing.T) (debianList, string) {
 	}
 	files := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
-		packages, err := list.of(arch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packages := must.Get(list.of(arch)).Or(t)
 		download := []string{"-q", "download"}
 		for _, p := range packages {
 			download = append(download, p.name+"="+p.version)
@@ -90,9 +85,7 @@ func TestDebianPrograms(t *testing.T) {
 	for arch, times := range map[string]int{"amd64": 2, "arm64": 1} {
 		for range times {
 			layer, err := list.layer(t.Context(), arch, debianSource{mirror: mirror, archive: mirror, day: list.day, cache: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if before := layers[arch]; before != nil && !bytes.Equal(before.content, layer.content) {
 				t.Errorf("two layers for %s differ", arch)
 			}
@@ -127,9 +120,7 @@ func names(t *testing.T, layer []byte, triplet string) []string {
 		if errors.Is(err, io.EOF) {
 			return slices.Sorted(maps.Keys(out))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if h.Typeflag != tar.TypeDir && !strings.Contains(h.Name, "ld-linux-") {
 			out[strings.Replace(h.Name, triplet, "TRIPLET", 1)] = true
 		}
@@ -145,9 +136,7 @@ func unpackLayer(t *testing.T, layer []byte) string {
 		if errors.Is(err, io.EOF) {
 			return into
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		file := filepath.Join(into, h.Name)
 		switch h.Typeflag {
 		case tar.TypeDir:
@@ -160,9 +149,7 @@ func unpackLayer(t *testing.T, layer []byte) string {
 				err = os.WriteFile(file, content, h.FileInfo().Mode().Perm())
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 
@@ -226,9 +213,7 @@ func (j jail) disk(t *testing.T, name string, size int64) {
 	if err == nil {
 		err = errors.Join(f.Truncate(size), f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // versions: each program starts, which needs the loader and all libraries.

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/ulikunitz/xz"
 )
 
@@ -39,18 +40,12 @@ func tarOf(t *testing.T, headers []tar.Header, content string) []byte {
 		if h.Typeflag == tar.TypeReg {
 			h.Size = int64(len(content))
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&h))
 		if h.Typeflag == tar.TypeReg {
-			if _, err := io.WriteString(w, content); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(w, content)).Or(t)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
@@ -70,12 +65,8 @@ func compressed(t *testing.T, content []byte, end string) []byte {
 	default:
 		return content
 	}
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(content)).Or(t)
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
@@ -144,9 +135,7 @@ func tree(t *testing.T, arch string, packages map[string][]byte, names ...string
 	t.Helper()
 	out := newDebianTree(arch)
 	for _, name := range names {
-		if err := out.add(debianPackage{name: name}, packages[name]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, out.add(debianPackage{name: name}, packages[name]))
 	}
 	return out
 }
@@ -166,13 +155,8 @@ func TestDebianLayerIsWhatIsNeeded(t *testing.T) {
 	var layers [][]byte
 	for _, order := range [][]string{{"tool", "texts"}, {"texts", "tool"}} {
 		all := tree(t, "amd64", packages, order...)
-		if err := all.choose(wanted); err != nil {
-			t.Fatal(err)
-		}
-		layer, err := all.render(when)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, all.choose(wanted))
+		layer := must.Get(all.render(when)).Or(t)
 		layers = append(layers, layer)
 	}
 	if !bytes.Equal(layers[0], layers[1]) {
@@ -184,9 +168,7 @@ func TestDebianLayerIsWhatIsNeeded(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		held = append(held, fmt.Sprintf("%o %s %s", h.Mode, h.Name, h.Linkname))
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(when) {
 			t.Errorf("%s has owner %d:%d %q and time %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
@@ -206,10 +188,7 @@ func TestDebianLayerIsWhatIsNeeded(t *testing.T) {
 // TestDebianLayerRefusals: an image that would not work, or hold what it does not need, is not made.
 func TestDebianLayerRefusals(t *testing.T) {
 	t.Parallel()
-	self, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Readlink("/proc/self/exe")).Or(t)
 	license := regular("./usr/share/doc/tool/copyright")
 	pack := func(headers ...tar.Header) map[string][]byte {
 		return map[string][]byte{"tool": debOf(t, "tool", "", "content", headers...)}
@@ -326,10 +305,7 @@ func TestDebianFetch(t *testing.T) {
 func TestDebianListIsWhole(t *testing.T) {
 	t.Parallel()
 	text := read(t, debianListFile(root))
-	list, err := parseDebianList(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(parseDebianList(text)).Or(t)
 	if list.render() != text {
 		t.Error("hack/release/debian.txt is not as make debian writes it")
 	}
@@ -338,10 +314,7 @@ func TestDebianListIsWhole(t *testing.T) {
 	}
 	versions := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
-		packages, err := list.of(arch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packages := must.Get(list.of(arch)).Or(t)
 		for _, p := range packages {
 			file := "_" + strings.ReplaceAll(p.version[strings.Index(p.version, ":")+1:], ":", "") + "_" + arch + ".deb"
 			if !regexp.MustCompile(`^debian(-security)?/pool/`).MatchString(p.path) || !strings.HasSuffix(p.path, "/"+p.name+file) {
@@ -404,40 +377,25 @@ func TestImageWithDebian(t *testing.T) {
 	}}
 	var digests []string
 	for range 2 {
-		index, err := assemble(a, []program{p})
-		if err != nil {
-			t.Fatal(err)
-		}
-		digest, err := index.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		index := must.Get(assemble(a, []program{p})).Or(t)
+		digest := must.Get(index.Digest()).Or(t)
 		digests = append(digests, digest.String())
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("two images of the same are %q", digests)
 	}
-	image, err := picture(a, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(picture(a, p)).Or(t)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 2 {
 		t.Fatalf("%d layers, %v", len(layers), err)
 	}
 	for i, file := range []string{"sbin/e2fsck", "bin/" + debianBinary} {
-		content, err := layers[i].Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(layers[i].Uncompressed()).Or(t)
 		if _, err := fileOf(content, file); err != nil {
 			t.Errorf("layer %d: %v", i, err)
 		}
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(image.ConfigFile()).Or(t)
 	if config.Config.User != "0:0" || !slices.Equal(config.Config.Env, []string{"PATH=/bin:/usr/sbin:/sbin"}) || config.History[0].Comment != "of Debian 12: libc6 1:2.36-9+deb12u14" {
 		t.Errorf("configuration %+v, history %+v", config.Config, config.History)
 	}
@@ -448,15 +406,9 @@ func TestImageWithDebian(t *testing.T) {
 	if none, some := debianNotices([]string{"tiny"}), debianNotices([]string{"tiny", debianBinary}); len(none) > 0 || strings.Count(string(some), "/copyright, ") != len(debianContents()) {
 		t.Errorf("notices %q and %q", none, some)
 	}
-	list, err := modules(a, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(modules(a, p)).Or(t)
 	got := document(t, string(list)).Packages[2]
-	text, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(got)).Or(t)
 	const want = `{"SPDXID":"SPDXRef-deb-libc6","name":"libc6","versionInfo":"1:2.36-9+deb12u14","packageFileName":"libc6_2.36-9+deb12u14_arm64.deb","primaryPackagePurpose":"LIBRARY",` +
 		`"downloadLocation":"https://snapshot.debian.org/archive/debian/20010910T014640Z/pool/main/g/glibc/libc6_2.36-9+deb12u14_arm64.deb","filesAnalyzed":false,` +
 		`"checksums":[{"algorithm":"SHA256","checksumValue":"ab"}],"sourceInfo":"some files of this package of Debian; its source is glibc 1:2.36-9+deb12u14, ` +
@@ -470,10 +422,7 @@ func TestImageWithDebian(t *testing.T) {
 // TestDebianHasWhatTheDriverRuns: each program that internal/docloud/blockdevice runs is among what is taken.
 func TestDebianHasWhatTheDriverRuns(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(root, "internal", "docloud", "blockdevice", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(root, "internal", "docloud", "blockdevice", "*.go"))).Or(t)
 	var taken, run []string
 	for _, w := range debianContents() {
 		for _, file := range w.files {

@@ -27,6 +27,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // commitTime is when the commit of every checkout here was made.
@@ -50,18 +51,13 @@ func git(t *testing.T, dir string, args ...string) string {
 func write(t *testing.T, dir, file, content string) {
 	t.Helper()
 	path := filepath.Join(dir, file)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)))
 }
 
 // read returns a file's content.
 func read(t *testing.T, elements ...string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(elements...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(elements...))).Or(t)
 	return string(content)
 }
 
@@ -119,9 +115,7 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	index, tag, err := readArchive(filepath.Join(out, "tiny.tar"), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if tag != "v1.2.3" {
 		t.Errorf("the archive's image has the tag %q", tag)
 	}
@@ -160,10 +154,7 @@ func TestImages(t *testing.T) {
 // same compares two folders.
 func same(t *testing.T, a, b string) {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(a, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(filepath.Glob(filepath.Join(a, "*"))).Or(t)
 	var names []string
 	for _, file := range all {
 		names = append(names, filepath.Base(file))
@@ -182,18 +173,12 @@ func valid(t *testing.T, index v1.ImageIndex, commit string) {
 	if err := validate.Index(index); err != nil {
 		t.Error(err)
 	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(index.IndexManifest()).Or(t)
 	annotated(t, manifest.Annotations, commit)
 	var platforms []string
 	for _, one := range manifest.Manifests {
 		platforms = append(platforms, one.Platform.String())
-		image, err := index.Image(one.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(index.Image(one.Digest)).Or(t)
 		plain(t, image, one.Platform, commit)
 	}
 	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
@@ -218,10 +203,7 @@ func annotated(t *testing.T, got map[string]string, commit string) {
 // plain looks at the image for one platform: no root, one layer with one program, no time but the commit's.
 func plain(t *testing.T, image v1.Image, on *v1.Platform, commit string) {
 	t.Helper()
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(image.ConfigFile()).Or(t)
 	want := v1.Config{User: "65532:65532", Entrypoint: []string{"/bin/tiny"}, WorkingDir: "/", Env: []string{"PATH=/bin"}, Labels: config.Config.Labels}
 	if diff := cmp.Diff(want, config.Config); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -230,19 +212,13 @@ func plain(t *testing.T, image v1.Image, on *v1.Platform, commit string) {
 	if config.OS != on.OS || config.Architecture != on.Architecture || config.Created.UTC().Format(time.RFC3339) != commitTime {
 		t.Errorf("the configuration says %s/%s and %s", config.OS, config.Architecture, config.Created)
 	}
-	manifest, err := image.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(image.Manifest()).Or(t)
 	annotated(t, manifest.Annotations, commit)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v; want one", len(layers), err)
 	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(layers[0].Uncompressed()).Or(t)
 	defer content.Close()
 	var held []string
 	for r := tar.NewReader(content); ; {
@@ -250,9 +226,7 @@ func plain(t *testing.T, image v1.Image, on *v1.Platform, commit string) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		held = append(held, header.Name)
 		if header.Mode != 0o755 || header.Uid != 0 || header.Gid != 0 || header.ModTime.UTC().Format(time.RFC3339) != commitTime {
 			t.Errorf("%s has mode %o, owner %d:%d, time %s", header.Name, header.Mode, header.Uid, header.Gid, header.ModTime)
@@ -269,14 +243,9 @@ func plain(t *testing.T, image v1.Image, on *v1.Platform, commit string) {
 // runs starts the program and compares what it prints.
 func runs(t *testing.T, program io.Reader, want string) {
 	t.Helper()
-	content, err := io.ReadAll(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(program)).Or(t)
 	file := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(file, content, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, content, 0o700))
 	got, err := exec.CommandContext(t.Context(), file).CombinedOutput()
 	if err != nil || string(got) != want {
 		t.Errorf("the program prints %q, %v; want %q", got, err, want)
@@ -289,41 +258,25 @@ func pushed(t *testing.T, root, out string, index v1.ImageIndex) {
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(quiet())))
 	t.Cleanup(server.Close)
 	where := strings.TrimPrefix(server.URL, "http://") + "/team"
-	digest, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must.Get(index.Digest()).Or(t)
 	copied := filepath.Join(t.TempDir(), "images")
-	if err := os.CopyFS(copied, os.DirFS(out)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(copied, os.DirFS(out)))
 	for range 2 {
 		var printed strings.Builder
-		if err := run(t.Context(), []string{"push", "-root", root, "-out", copied, "-registry", where}, &printed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(t.Context(), []string{"push", "-root", root, "-out", copied, "-registry", where}, &printed))
 		if want := where + "/tiny@" + digest.String() + "\n"; printed.String() != want || read(t, pushedFile(copied)) != want {
 			t.Errorf("output %q, want %q", printed.String(), want)
 		}
 	}
-	tag, err := name.NewTag(where + "/tiny:v1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pulled, err := remote.Index(tag, remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tag := must.Get(name.NewTag(where + "/tiny:v1.2.3")).Or(t)
+	pulled := must.Get(remote.Index(tag, remote.WithContext(t.Context()))).Or(t)
 	if got, err := pulled.Digest(); err != nil || got != digest {
 		t.Errorf("the registry's image is %s, %v; want %s", got, err, digest)
 	}
 	if err := validate.Index(pulled); err != nil {
 		t.Error(err)
 	}
-	manifest, err := pulled.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(pulled.IndexManifest()).Or(t)
 	lists := map[string]string{}
 	for _, one := range manifest.Manifests {
 		lists[one.Platform.Architecture] = referrer(t, tag.Context(), one.Digest)
@@ -337,31 +290,20 @@ func pushed(t *testing.T, root, out string, index v1.ImageIndex) {
 // referrer returns the content of an image's one referrer.
 func referrer(t *testing.T, repository name.Repository, of v1.Hash) string {
 	t.Helper()
-	index, err := remote.Referrers(repository.Digest(of.String()), remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(remote.Referrers(repository.Digest(of.String()), remote.WithContext(t.Context()))).Or(t)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != "application/spdx+json" {
 		t.Fatalf("referrers of %s: %+v, %v", of, manifest, err)
 	}
 	image, err := remote.Image(repository.Digest(manifest.Manifests[0].Digest.String()), remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("layers %v, %v", layers, err)
 	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(layers[0].Uncompressed()).Or(t)
 	defer content.Close()
-	text, err := io.ReadAll(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(content)).Or(t)
 	return string(text)
 }
 
@@ -371,9 +313,7 @@ func document(t *testing.T, text string) spdxDocument {
 	var d spdxDocument
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&d))
 	return d
 }
 

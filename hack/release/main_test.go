@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const root = "../.."
@@ -40,12 +41,8 @@ func TestRefusals(t *testing.T) {
 	write(t, filepath.Dir(file), "file", "")
 	var foreign bytes.Buffer
 	w := tar.NewWriter(&foreign)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "../escaped"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "../escaped"}))
+	must.Do(t, w.Close())
 	write(t, archives, "tiny.tar", foreign.String())
 	for name, tt := range map[string]struct {
 		args []string
@@ -95,10 +92,7 @@ func TestDirt(t *testing.T) {
 // TestIngredientsAreAll: no binary has a package from anywhere else, whose changes nobody would see.
 func TestIngredientsAreAll(t *testing.T) {
 	t.Parallel()
-	names, err := binaries(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(binaries(root)).Or(t)
 	for _, binary := range names {
 		own, _ := deps(t, binary)
 		for _, folder := range own {
@@ -163,10 +157,7 @@ func TestModules(t *testing.T) {
 			{Path: "github.com/Docker/cli_x", Version: "v29.0.0+incompatible", Sum: "h1:cli="},
 		},
 	}}
-	got, err := modules(a, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(modules(a, p)).Or(t)
 	if diff := cmp.Diff(read(t, "testdata", "tiny.arm64.spdx.json"), string(got)); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
@@ -183,14 +174,8 @@ func TestModulesOfARealBinary(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	p, err := readProgram(out, platform{"linux", "amd64"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := modules(about{binary: binary, source: source{version: "v1.2.3"}}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(readProgram(out, platform{"linux", "amd64"})).Or(t)
+	list := must.Get(modules(about{binary: binary, source: source{version: "v1.2.3"}}, p)).Or(t)
 	got := document(t, string(list))
 	_, want := deps(t, binary)
 	want = append([]string{p.info.Main.Path + " v1.2.3", "stdlib " + p.info.GoVersion}, want...)
@@ -212,10 +197,7 @@ func TestModulesOfARealBinary(t *testing.T) {
 // TestNamesAreThoseOfTheManifests: manifests and chart name images that are built, and every image that is built.
 func TestNamesAreThoseOfTheManifests(t *testing.T) {
 	t.Parallel()
-	names, err := binaries(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(binaries(root)).Or(t)
 	var named []string
 	reference := regexp.MustCompile(`(?:image: *"?mooring/|--etcd-proxy-image=mooring/|repository: *)([a-z-]+)`)
 	for _, place := range []string{"config", "charts", "releases"} {
@@ -230,9 +212,7 @@ func TestNamesAreThoseOfTheManifests(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, binary := range names {
 		if _, err := os.Stat(filepath.Join(root, "releases", binary)); binary == debianBinary && err != nil {
@@ -254,10 +234,7 @@ func TestMakeHandsItsVariablesOn(t *testing.T) {
 	for _, line := range lines {
 		command := exec.CommandContext(t.Context(), "make", append([]string{"-n"}, strings.Fields(line[0])[1:]...)...)
 		command.Dir, command.Env = root, append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=") // make test may be running this
-		out, err := command.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(command.Output()).Or(t)
 		runs := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(out), "'", "")), "\n")
 		if len(runs) != 2 {
 			t.Fatalf("%s runs %q", line[0], runs)

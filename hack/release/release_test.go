@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // flags are those of a release of the small program.
@@ -42,9 +43,7 @@ func TestRelease(t *testing.T) {
 	t.Cleanup(server.Close)
 	where := strings.TrimPrefix(server.URL, "http://") + "/team"
 	var printed strings.Builder
-	if err := run(t.Context(), append([]string{"all"}, flags(dir, out, where)...), &printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), append([]string{"all"}, flags(dir, out, where)...), &printed))
 	want := []string{
 		"RELEASE_NOTES.md", "SHA256SUMS", "THIRD_PARTY_LICENSES.txt", "README.md", "crds.yaml", "digests.txt", "mooring-1.2.3.oci.tar", "mooring-1.2.3.tgz",
 		"provenance.intoto.json", "tiny.amd64.spdx.json", "tiny.arm64.spdx.json", "tiny.krew.yaml", "tiny.tar", "tiny.yaml",
@@ -97,9 +96,7 @@ func proven(t *testing.T, dir, out, where, commit string) {
 	programs := filepath.Join(t.TempDir(), "programs")
 	args := append([]string{"check", "-programs", programs}, flags(dir, out, where)...)
 	var printed strings.Builder
-	if err := run(t.Context(), args, &printed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), args, &printed))
 	says := "tiny v1.2.3 (commit " + commit + " " + commitTime + ")"
 	if got, want := printed.String(), "the checksums hold\nanother folder makes the same bytes\n"+says+says; got != want {
 		t.Errorf("output %q, want %q", got, want)
@@ -117,13 +114,9 @@ func proven(t *testing.T, dir, out, where, commit string) {
 		"a file missing":  {"tiny.tar", "", "the folder lacks tiny.tar, which SHA256SUMS holds: make the release again"},
 	} {
 		spoiled := filepath.Join(t.TempDir(), "v1.2.3")
-		if err := os.CopyFS(spoiled, os.DirFS(out)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(spoiled, os.DirFS(out)))
 		if tt.content == "" {
-			if err := os.Remove(filepath.Join(spoiled, tt.file)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(filepath.Join(spoiled, tt.file)))
 		} else if err := os.WriteFile(filepath.Join(spoiled, tt.file), []byte(tt.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -158,9 +151,7 @@ func TestCheckedAtAnotherTime(t *testing.T) {
 	dir, out := checkout(t), filepath.Join(t.TempDir(), "v1.2.3")
 	git(t, dir, "tag", "v1.2.3")
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
-	if err := run(t.Context(), append([]string{"all"}, flags(dir, out, "registry.example")...), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), append([]string{"all"}, flags(dir, out, "registry.example")...), io.Discard))
 	t.Setenv("SOURCE_DATE_EPOCH", "1000000001")
 	const want = "SOURCE_DATE_EPOCH 1000000000, not 1000000001: give the same SOURCE_DATE_EPOCH, or none for the commit's time, or make the release again"
 	if err := run(t.Context(), append([]string{"check"}, flags(dir, out, "registry.example")...), io.Discard); err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -195,9 +186,7 @@ func texts(t *testing.T, out, where string) {
 func krewNames(t *testing.T, out string) {
 	t.Helper()
 	var plugin krewPlugin
-	if err := yaml.UnmarshalStrict([]byte(read(t, out, "tiny.krew.yaml")), &plugin); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict([]byte(read(t, out, "tiny.krew.yaml")), &plugin))
 	if plugin.Metadata["name"] != "tiny" || plugin.Spec.Version != "v1.2.3" || len(plugin.Spec.ShortDescription) > 50 || len(plugin.Spec.Platforms) != len(pluginPlatforms()) {
 		t.Errorf("manifest %+v", plugin)
 	}
@@ -209,10 +198,7 @@ func krewNames(t *testing.T, out string) {
 		if filepath.Ext(name) != ".zip" {
 			continue
 		}
-		archive, err := zip.OpenReader(filepath.Join(out, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		archive := must.Get(zip.OpenReader(filepath.Join(out, name))).Or(t)
 		var files, wanted []string
 		for _, f := range archive.File {
 			files = append(files, f.Name)
@@ -250,17 +236,12 @@ func provenanceNames(t *testing.T, out, commit string) {
 	var s statement
 	decoder := json.NewDecoder(strings.NewReader(read(t, out, provenanceFile)))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&s))
 	have := map[string]string{}
 	for _, subject := range s.Subject {
 		have[subject.Name] = subject.Digest["sha256"]
 	}
-	want, err := sumsOf(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(sumsOf(out)).Or(t)
 	delete(want, provenanceFile)
 	name, digest, _ := strings.Cut(strings.TrimSpace(read(t, out, digestsFile)), "@sha256:")
 	want[name] = digest
@@ -293,9 +274,7 @@ func helmTakes(t *testing.T, dir, out, where string) {
 	if got := helm("template", "a", filepath.Join(out, file)); !strings.Contains(got, where+"/tiny:v1.2.3") {
 		t.Errorf("the chart renders\n%s", got)
 	}
-	if err := run(t.Context(), []string{"push", "-root", dir, "-out", out, "-registry", where}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), []string{"push", "-root", dir, "-out", out, "-registry", where}, io.Discard))
 	if pushed := read(t, pushedFile(out)); !regexp.MustCompile(`^\S+/tiny@sha256:\S+\n\S+/charts/mooring@sha256:\S+\n$`).MatchString(pushed) {
 		t.Errorf("pushed %q", pushed)
 	}
@@ -383,15 +362,9 @@ func TestArchiveKnowsItsVersion(t *testing.T) {
 	git(t, dir, "commit", "-q", "-m", "one")
 	git(t, dir, "tag", "-a", "-m", "one", "v7.8.9")
 	git(t, dir, "archive", "--output", "all.tar", "HEAD")
-	archive, err := os.Open(filepath.Join(dir, "all.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(os.Open(filepath.Join(dir, "all.tar"))).Or(t)
 	defer archive.Close()
-	text, err := fileOf(archive, folder+"source.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(fileOf(archive, folder+"source.txt")).Or(t)
 	made, _, _ := strings.Cut(read(t, root, folder, "source.txt"), "\n")
 	if want := made + "\nv7.8.9 " + git(t, dir, "rev-parse", "HEAD") + " " + strings.Replace(commitTime, "Z", "+00:00", 1) + "\n"; string(text) != want {
 		t.Errorf("the archive has %q, want %q", text, want)
@@ -401,14 +374,9 @@ func TestArchiveKnowsItsVersion(t *testing.T) {
 // TestLicenses reads the licenses of real modules out of the cache, and asserts nothing where a file is something else.
 func TestLicenses(t *testing.T) {
 	t.Parallel()
-	found, err := findLicenses(t.Context(), source{root: root})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(findLicenses(t.Context(), source{root: root})).Or(t)
 	versions, err := source{root: root}.output(t.Context(), "go", "list", "-m", "github.com/google/go-cmp", "sigs.k8s.io/yaml", "github.com/spf13/cobra")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := map[string]string{"github.com/google/go-cmp": "BSD-3-Clause", "sigs.k8s.io/yaml": "Apache-2.0 AND BSD-3-Clause AND MIT", "github.com/spf13/cobra": "Apache-2.0"}
 	for line := range strings.Lines(versions) {
 		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -435,9 +403,7 @@ func TestChartIsOfThisVersion(t *testing.T) {
 	t.Parallel()
 	version := func(path ...string) string {
 		var chart struct{ Version string }
-		if err := yaml.Unmarshal([]byte(read(t, append([]string{root}, path...)...)), &chart); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(read(t, append([]string{root}, path...)...)), &chart))
 		return "v" + chart.Version
 	}
 	made, _, _ := strings.Cut(read(t, root, "internal/platform/buildinfo/source.txt"), "\n")

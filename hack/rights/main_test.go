@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +15,7 @@ import (
 func TestTheGeneratedFileIsFresh(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	want, err := render(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(render(root)).Or(t)
 	if got, err := os.ReadFile(filepath.Join(root, target)); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is not what dist/ says, run make manifests (%v)", target, err)
 	}

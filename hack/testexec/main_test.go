@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io"
 	"os"
 	"os/exec"
@@ -52,29 +53,18 @@ func TestNothingStays(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), program, costs, "sh", "-c", "echo $$ $TMPDIR; while :; do sleep 1; done")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe()).Or(t)
+	must.Do(t, cmd.Start())
 	var pid int
 	var folder string
-	if _, err := fmt.Fscan(out, &pid, &folder); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fscan(out, &pid, &folder)).Or(t)
+	must.Do(t, cmd.Process.Kill())
 	if _, err := io.Copy(io.Discard, out); err != nil { // until nobody has the other end: the test has ended, too
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	longAgo := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(folder, longAgo, longAgo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(folder, longAgo, longAgo))
 	if code, err := run([]string{costs, "true"}); code != 0 || err != nil {
 		t.Errorf("exit code %d, %v", code, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestAffects(t *testing.T) {
@@ -71,9 +72,7 @@ func TestWhatDidNotRunIsNamed(t *testing.T) {
 func TestCount(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "bin", "test"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(root, "bin", "test"), 0o755))
 	const stream = `{"Action":"run","Package":"m/a","Test":"TestGood"}
 no event
 {"Action":"pass","Package":"m/a","Test":"TestGood"}
@@ -88,14 +87,10 @@ no event
 {"Action":"pass","Package":"m/a","Test":"TestRace"}
 `
 	for file, content := range map[string]string{"e2e.json": stream, "e2e-lab-e2e.json": `{"Action":"pass","Package":"m/b","Test":"TestGood"}`, "unit-race.json": stream} {
-		if err := os.WriteFile(filepath.Join(root, "bin", "test", file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(root, "bin", "test", file), []byte(content), 0o600))
 	}
 	var out bytes.Buffer
-	if err := (runner{kind: "e2e", root: root, out: &out}).count(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (runner{kind: "e2e", root: root, out: &out}).count())
 	if want := "3 2\nm/a TestSecond\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -146,15 +141,9 @@ func TestSlowestFirst(t *testing.T) {
 func TestControlPlanesAreCounted(t *testing.T) {
 	t.Parallel()
 	r := runner{kind: "unit", root: t.TempDir(), out: &bytes.Buffer{}}
-	if err := r.clean(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.appendCost(planesFolder, 2*time.Second, 3*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.report(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.clean())
+	must.Do(t, r.appendCost(planesFolder, 2*time.Second, 3*time.Second))
+	must.Do(t, r.report())
 	if got := r.last(); len(got) != 1 || got[planesFolder] != 2 {
 		t.Errorf("got %v", got)
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +14,9 @@ import (
 // TestCountsOfAWalk: the functions of testdata, called through a method value, an interface, an embedded struct and a generic function.
 func TestCountsOfAWalk(t *testing.T) {
 	t.Parallel()
-	g, err := load("testdata/module", "./...")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(load("testdata/module", "./...")).Or(t)
 	j := journey{name: "test", entrance: "shop.Begin", exits: []string{"shop.leaf", "(*shop.Store).Write"}}
-	reached, err := g.reached(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reached := must.Get(g.reached(j)).Or(t)
 	var have []string
 	for _, s := range stops(j, reached) {
 		have = append(have, s.name)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -28,9 +29,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -278,10 +277,7 @@ func TestText(t *testing.T) {
 				}
 			}
 		}
-		text, err := json.MarshalIndent(rows, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.MarshalIndent(rows, "", "  ")).Or(t)
 		if name == "mixed" {
 			golden(t, name+".json", string(text)+"\n")
 		}

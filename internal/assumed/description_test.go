@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 type object = map[string]any
@@ -21,15 +22,10 @@ type object = map[string]any
 // readDescription reads DigitalOcean's OpenAPI description, in which every reference is resolved.
 func readDescription(t *testing.T) func() object {
 	t.Helper()
-	data, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))).Or(t)
 	return func() object {
 		var document object
-		if err := json.Unmarshal(data, &document); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &document))
 		return document
 	}
 }

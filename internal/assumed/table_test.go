@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // exported returns the names of this package's constants and of its functions without a receiver.
@@ -24,10 +25,7 @@ func exported(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, file := range []string{"digitalocean.go", "others.go", "unknown.go"} {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, 0)).Or(t)
 		for _, declaration := range parsed.Decls {
 			switch d := declaration.(type) {
 			case *ast.FuncDecl:
@@ -51,7 +49,7 @@ func exported(t *testing.T) []string {
 func testFiles(t *testing.T) map[string]string {
 	t.Helper()
 	declared, found := regexp.MustCompile(`(?m)^func (Test\w+)\(`), map[string]string{}
-	err := filepath.WalkDir(testkit.Root(t), func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(testkit.Root(t), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -60,10 +58,7 @@ func testFiles(t *testing.T) map[string]string {
 			found[string(match[1])] = string(content)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 

@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,9 +32,7 @@ var reserved struct { //nolint:gochecknoglobals // a lock is the process's
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	folder := filepath.Join(os.TempDir(), "mooring-test-ports-"+strconv.Itoa(os.Getuid())) //nolint:usetesting // all test processes of a user share it
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.MkdirAll(folder, 0o700))
 	const ports = lastPort - firstPort + 1
 	for i := range ports {
 		port := strconv.Itoa(firstPort + (os.Getpid()*101+i)%ports) // each process begins elsewhere
@@ -48,10 +47,7 @@ func FreeAddress(tb testing.TB) string {
 // reserve takes the lock of a port, which the kernel releases when this process ends.
 func reserve(tb testing.TB, path string) bool {
 	tb.Helper()
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	file := must.Get(os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)).Or(tb)
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = file.Close()
 		return false

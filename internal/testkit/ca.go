@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"testing"
 )
@@ -11,7 +12,5 @@ import (
 // WriteCA writes a certificate authority that signed nothing to a PEM file.
 func WriteCA(tb testing.TB, file string) {
 	tb.Helper()
-	if err := os.WriteFile(file, NewAuthority(tb, "an authority of nobody").PEM, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.WriteFile(file, NewAuthority(tb, "an authority of nobody").PEM, 0o600))
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -44,9 +45,7 @@ func NewEtcd(tb testing.TB) *Etcd {
 	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-")}
 	e.start(tb, "http://127.0.0.1:0")
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	e.Client = client
 	shared.stops = append(shared.stops, func() {
 		_ = client.Close()
@@ -117,18 +116,10 @@ func (e *Etcd) Restart(tb testing.TB) {
 func (e *Etcd) Backup(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "backup.db")
-	snapshot, err := e.Client.Snapshot(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	snapshot := must.Get(e.Client.Snapshot(tb.Context())).Or(tb)
 	defer func() { _ = snapshot.Close() }()
-	data, err := io.ReadAll(snapshot)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	data := must.Get(io.ReadAll(snapshot)).Or(tb)
+	must.Do(tb, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -138,9 +129,7 @@ func (e *Etcd) Restore(tb testing.TB, backup string, flags ...string) {
 	tb.Helper()
 	e.Kill()
 	data := filepath.Join(e.folder, "data")
-	if err := os.RemoveAll(data); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.RemoveAll(data))
 	const peer = "http://127.0.0.1:0" // as start has it
 	run(tb, "etcdutl", append([]string{
 		"snapshot", "restore", backup, "--data-dir=" + data, "--name=default", "--initial-cluster=default=" + peer, "--initial-advertise-peer-urls=" + peer,
@@ -159,20 +148,14 @@ func run(tb testing.TB, name string, args ...string) {
 // Revision is the store's revision: it moves with every write and with nothing else.
 func (e *Etcd) Revision(tb testing.TB) int64 {
 	tb.Helper()
-	resp, err := e.Client.Get(tb.Context(), "any", clientv3.WithCountOnly())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	resp := must.Get(e.Client.Get(tb.Context(), "any", clientv3.WithCountOnly())).Or(tb)
 	return resp.Header.Revision
 }
 
 // Dump returns every key with its value.
 func (e *Etcd) Dump(tb testing.TB) map[string]string {
 	tb.Helper()
-	resp, err := e.Client.Get(tb.Context(), "\x00", clientv3.WithFromKey())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	resp := must.Get(e.Client.Get(tb.Context(), "\x00", clientv3.WithFromKey())).Or(tb)
 	out := make(map[string]string, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		out[string(kv.Key)] = string(kv.Value)

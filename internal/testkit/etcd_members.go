@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -43,10 +44,7 @@ func NewEtcdMembers(tb testing.TB, flags ...string) *EtcdMembers {
 		tb.Cleanup(process.Kill)
 		e.Processes = append(e.Processes, process)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: e.URLs, Logger: zap.NewNop()})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	client := must.Get(clientv3.New(clientv3.Config{Endpoints: e.URLs, Logger: zap.NewNop()})).Or(tb)
 	tb.Cleanup(func() { _ = client.Close() })
 	e.Client = client
 	Eventually(tb, "an etcd of three members", func() string {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -51,10 +52,7 @@ const loginPatience = 2 * time.Minute
 func (e *Etcd) Connect(tb testing.TB, config clientv3.Config) *clientv3.Client {
 	tb.Helper()
 	config.Endpoints, config.DialTimeout, config.Logger = []string{e.Endpoint}, loginPatience, zap.NewNop()
-	client, err := clientv3.New(config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	client := must.Get(clientv3.New(config)).Or(tb)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"os/exec"
 	"syscall"
@@ -40,10 +41,7 @@ func TryLab(tb testing.TB, patience time.Duration, dir string, args ...string) (
 // RunLab is TryLab for a command that must succeed.
 func RunLab(tb testing.TB, patience time.Duration, dir string, args ...string) string {
 	tb.Helper()
-	out, err := TryLab(tb, patience, dir, args...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	out := must.Get(TryLab(tb, patience, dir, args...)).Or(tb)
 	return out
 }
 

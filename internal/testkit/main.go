@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/scratch"
 )
 
@@ -92,9 +93,7 @@ func Root(tb testing.TB) string {
 func Folder(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := os.MkdirTemp("", name) //nolint:usetesting // as it may outlive the test
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	return path
 }
 

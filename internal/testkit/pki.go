@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"math/big"
 	"net"
 	"net/url"
@@ -60,14 +61,8 @@ func NewAuthorityFor(tb testing.TB, name string, notBefore, notAfter time.Durati
 		SerialNumber: newSerial(tb), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(notBefore), NotAfter: time.Now().Add(notAfter), KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)).Or(tb)
+	cert := must.Get(x509.ParseCertificate(der)).Or(tb)
 	return &Authority{PEM: encodePEM("CERTIFICATE", der), cert: cert, key: key}
 }
 
@@ -91,21 +86,12 @@ func (a *Authority) Issue(tb testing.TB, leaf Leaf) Pair {
 		NotBefore: time.Now().Add(leaf.NotBefore), NotAfter: time.Now().Add(leaf.NotAfter), ExtKeyUsage: leaf.Usages,
 	}
 	if leaf.URI != "" {
-		uri, err := url.Parse(leaf.URI)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		uri := must.Get(url.Parse(leaf.URI)).Or(tb)
 		template.URIs = []*url.URL{uri}
 	}
 	key := newKey(tb)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)).Or(tb)
+	keyDER := must.Get(x509.MarshalECPrivateKey(key)).Or(tb)
 	return Pair{Cert: append(encodePEM("CERTIFICATE", der), a.PEM...), Key: encodePEM("EC PRIVATE KEY", keyDER)}
 }
 
@@ -117,10 +103,7 @@ func (p Pair) Client(tb testing.TB, trust ...*Authority) *tls.Config {
 		out.RootCAs.AddCert(a.cert)
 	}
 	if p.Cert != nil {
-		pair, err := tls.X509KeyPair(p.Cert, p.Key)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		pair := must.Get(tls.X509KeyPair(p.Cert, p.Key)).Or(tb)
 		out.Certificates = []tls.Certificate{pair}
 	}
 	return out
@@ -163,12 +146,8 @@ func (f TLSFolder) path(name string) string { return filepath.Join(string(f), na
 func (f TLSFolder) Put(tb testing.TB, name string, content []byte) {
 	tb.Helper()
 	partial := f.path("." + name + ".partial")
-	if err := os.WriteFile(partial, content, 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.Rename(partial, f.path(name)); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.WriteFile(partial, content, 0o600))
+	must.Do(tb, os.Rename(partial, f.path(name)))
 }
 
 // PutPair replaces certificate and key, one after the other.
@@ -180,19 +159,14 @@ func (f TLSFolder) PutPair(tb testing.TB, pair Pair) {
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(tb)
 	return key
 }
 
 func newSerial(tb testing.TB) *big.Int {
 	tb.Helper()
 	random := make([]byte, 15)
-	if _, err := rand.Read(random); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(rand.Read(random)).Or(tb)
 	return new(big.Int).SetBytes(random)
 }
 

@@ -5,6 +5,7 @@ package testkit
 
 import (
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io"
 	"os"
 	"os/exec"
@@ -47,20 +48,14 @@ const GarbageVariable = "GOGC"
 // it does in production, whatever the test binary was told, unless env says otherwise.
 func Start(tb testing.TB, logFile string, env []string, program string, args ...string) *Process {
 	tb.Helper()
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	log := must.Get(os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)).Or(tb)
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(program, args...) //nolint:noctx // its life is ended by Stop and by the parent-death signal
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, GarbageVariable+"=") })
 	cmd.Env = append(inherited, env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe()).Or(tb)
 	started := make(chan error)
 	spawn() <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
@@ -172,10 +167,7 @@ func (p *Process) PeakMemory(tb testing.TB) int64 {
 	}
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			kilobytes := must.Get(strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)).Or(tb)
 			return kilobytes << 10
 		}
 	}

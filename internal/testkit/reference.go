@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,10 +16,7 @@ import (
 // that type.
 func CheckMetrics(tb testing.TB, program, served string) {
 	tb.Helper()
-	page, err := os.ReadFile(filepath.Join(Root(tb), "docs", "reference", "metrics.md"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(Root(tb), "docs", "reference", "metrics.md"))).Or(tb)
 	_, section, found := strings.Cut(string(page), "\n## "+program+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	all := regexp.MustCompile(`(?m)^# TYPE ((?:mooring|firewall)_\w+) (\w+)$`).FindAllStringSubmatch(served, -1)

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
@@ -34,9 +35,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -113,10 +112,7 @@ func deep() (v1alpha1.RouteReflectorTopology, []topology.Node) {
 
 func maps(t *testing.T, seen v1alpha1.RouteReflectorTopology, nodes []topology.Node) []topology.Map {
 	t.Helper()
-	m, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, nodes)).Or(t)
 	return m
 }
 
@@ -144,10 +140,7 @@ func TestDrawings(t *testing.T) {
 			golden(t, name+".dot", topology.DOT(m))
 			golden(t, name+".mermaid", topology.Mermaid(m))
 			golden(t, name+".svg", topology.SVG(m))
-			text, err := json.MarshalIndent(m, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.MarshalIndent(m, "", "  ")).Or(t)
 			if name == "five" || name == "deep" {
 				golden(t, name+".json", string(text)+"\n")
 			}
@@ -241,15 +234,10 @@ func TestMapsAreOrderBlind(t *testing.T) {
 			}
 			list = append(list, n)
 		}
-		one, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, list)).Or(t)
 		seen.Status.Reflectors = rapid.Permutation(seen.Status.Reflectors).Draw(t, "reflectors")
 		two, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, rapid.Permutation(list).Draw(t, "order"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if diff := cmp.Diff(one, two); diff != "" {
 			t.Fatalf("the order matters:\n%s", diff)
 		}
@@ -329,13 +317,8 @@ func FuzzDrawings(f *testing.F) {
 		seen.Status.Plan = &v1alpha1.PlanStatus{WaitingFor: name}
 		seen.Status.Reflectors = []v1alpha1.ReflectorStatus{{Node: name, Zone: zone, ClusterID: zone, Role: name}}
 		m, err := topology.Maps([]v1alpha1.RouteReflectorTopology{seen}, []topology.Node{node("c"+name, zone), node("d", "a")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := topology.Maps([]v1alpha1.RouteReflectorTopology{{}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		plain := must.Get(topology.Maps([]v1alpha1.RouteReflectorTopology{{}}, nil)).Or(t)
 		drawing := topology.SVG(m)
 		text := svgText(t, drawing)
 		if !strings.Contains(text, "client") || !strings.Contains(svgText(t, topology.SVG(plain)), "no status yet") {

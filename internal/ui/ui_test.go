@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -96,15 +97,10 @@ func TestGolden(t *testing.T) {
 	for name, filter := range map[string]ui.Filter{"all": {}, "attention": {Attention: true}, "words": {Text: " W1 rEaDy "}, "nothing": {Text: "no such thing"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := json.MarshalIndent(ui.View(small(), filter, ""), "", " ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(json.MarshalIndent(ui.View(small(), filter, ""), "", " ")).Or(t)
 			path := filepath.Join("testdata", name+".golden")
 			if *update {
-				if err := os.WriteFile(path, append(got, '\n'), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, append(got, '\n'), 0o600))
 			}
 			want, err := os.ReadFile(path)
 			if err != nil {
@@ -157,9 +153,7 @@ func TestText(t *testing.T) {
 		got := ui.Text(small(), width, agreement.Plain)
 		path := filepath.Join("testdata", fmt.Sprintf("status-%d.txt", width))
 		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 		}
 		want, err := os.ReadFile(path)
 		if err != nil {
@@ -373,10 +367,7 @@ func TestAnyPage(t *testing.T) {
 		w := worlds().Draw(t, "world")
 		f := ui.Filter{Text: rapid.SampledFrom([]string{"", "m1", "zone 1", "x", "ready m"}).Draw(t, "text"), Attention: rapid.Bool().Draw(t, "attention")}
 		page := ui.View(w, f, "")
-		body, err := json.Marshal(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(page)).Or(t)
 		bounded(t, page, body)
 		counted(t, w, f, page.Machines)
 		again := w
@@ -421,9 +412,7 @@ func bounded(t *rapid.T, page ui.Page, body []byte) {
 		}
 	}
 	var all any
-	if err := json.Unmarshal(body, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(body, &all))
 	printable(t, all)
 }
 

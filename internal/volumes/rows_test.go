@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
@@ -339,14 +340,9 @@ func compareGolden(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path)).Or(t)
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("%s, rewrite it with -update if that is meant:\n%s", path, diff)
 	}

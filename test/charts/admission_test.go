@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/admissionapp"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -158,10 +159,7 @@ func TestAdmissionValuesHaveEffects(t *testing.T) {
 		`"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`, `"key":"disk"`, `"team":"network"`,
 		`"example.com/note":"any text, also: this"`, `"interval":"45s"`, `"release":"prometheus"`, `"port":"metrics"`, `"expression":"\"REGIONAL\""`,
 		`"cert-manager.io/inject-ca-from":"kube-system/`+admissionServer+`-serving-certs"`)
-	byHand, err := json.Marshal(byName(renderAdmission(t, admissionScenarios()["by hand, nobody is asked"])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	byHand := must.Get(json.Marshal(byName(renderAdmission(t, admissionScenarios()["by hand, nobody is asked"])))).Or(t)
 	for _, want := range []string{`"--ask-digitalocean=false"`, `"caBundle":"` + base64.StdEncoding.EncodeToString([]byte(authority)) + `"`} {
 		if !strings.Contains(string(byHand), want) {
 			t.Errorf("by hand, not rendered: %s", want)

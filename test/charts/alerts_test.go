@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // alerted is a component with alerts.
@@ -161,10 +162,7 @@ func TestAlertsHelpWhoIsWoken(t *testing.T) {
 
 func (a alerted) helpWhoIsWoken(t *testing.T) {
 	t.Helper()
-	content, err := os.ReadFile(a.page())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(a.page())).Or(t)
 	anchors := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^##+ (.+)$`).FindAllStringSubmatch(string(content), -1) {
 		anchors[strings.ReplaceAll(strings.ToLower(regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(heading[1], "")), " ", "-")] = true
@@ -204,10 +202,7 @@ func TestAlertsNameDocumentedMetrics(t *testing.T) {
 // documentedMetrics reads the table of metrics of a component's page.
 func (a alerted) documentedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	content, err := os.ReadFile(a.page())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(a.page())).Or(t)
 	row := regexp.MustCompile("(?m)^\\| `(mooring_\\w+)(?:\\{[\\w,]+\\})?` \\|")
 	documented := map[string]bool{}
 	for _, m := range row.FindAllStringSubmatch(string(content), -1) {
@@ -290,9 +285,7 @@ func TestPrometheusRuleIsTheAlertsFile(t *testing.T) {
 			t.Fatalf("there is no PrometheusRule of %s", a.component)
 		}
 		have, _, err := unstructured.NestedFieldNoCopy(found.Object, "spec", "groups")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Errorf("- alerts file, + PrometheusRule:\n%s", diff)
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -136,10 +137,7 @@ func TestCloudValuesHaveEffects(t *testing.T) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
-	unset, err := json.Marshal(byName(render(t, cloudNamespace, cloudScenarios()["defaults"])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	unset := must.Get(json.Marshal(byName(render(t, cloudNamespace, cloudScenarios()["defaults"])))).Or(t)
 	for _, absent := range []string{"PUBLIC_ACCESS_FIREWALL", "DO_NODE_LABELS"} {
 		if strings.Contains(string(unset), absent) {
 			t.Errorf("rendered by default: %s", absent)

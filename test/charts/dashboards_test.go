@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"sigs.k8s.io/yaml"
 )
 
@@ -49,10 +50,7 @@ func boards(t *testing.T) map[string]board {
 		t.Fatalf("dashboards %v (%v), want one for each of %d components", files, err, len(allAlerted()))
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file)).Or(t)
 		var b board
 		if err := json.Unmarshal(content, &b); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -85,13 +83,9 @@ func TestDashboardsAreQueries(t *testing.T) {
 			}
 		}
 		content, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": component, "rules": rules}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		file := filepath.Join(t.TempDir(), "rules.yaml")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, content, 0o600))
 		if out, complaint, err := run(t, "promtool", "check", "rules", "--lint=none", file); err != nil {
 			t.Errorf("%s: %v\n%s%s", component, err, out, complaint)
 		} else if want := fmt.Sprintf("%d rules found", len(rules)); len(rules) < 10 || !strings.Contains(out, want) {
@@ -109,10 +103,7 @@ func labelsOf(t *testing.T, component string) map[string][]string {
 		pages = append(pages, "etcd-storage-proxy")
 	}
 	for _, page := range pages {
-		content, err := os.ReadFile("../../docs/components/" + page + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile("../../docs/components/" + page + ".md")).Or(t)
 		for _, m := range regexp.MustCompile("`(mooring_\\w+)(?:\\{([^`]*)\\})?`").FindAllStringSubmatch(string(content), -1) {
 			for label := range strings.SplitSeq(m[2], ",") {
 				label, _, _ = strings.Cut(label, "=")

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -215,10 +216,7 @@ func TestEtcdOperatorMetricsAreThoseOfThePage(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(registered.names)), slices.Sorted(maps.Keys(documented))); diff != "" {
 		t.Errorf("docs/components/%s.md (- registered, + documented):\n%s", etcdComponent, diff)
 	}
-	page, err := os.ReadFile("../../docs/components/etcd-storage-proxy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/components/etcd-storage-proxy.md")).Or(t)
 	for _, metric := range etcdAlerted().foreign {
 		if strings.HasPrefix(metric, "mooring_etcdstorage_proxy_") && !strings.Contains(string(page), "`"+metric) {
 			t.Errorf("%s is not on the proxy's page", metric)

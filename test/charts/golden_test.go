@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/pod-security-admission/api"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -33,10 +34,7 @@ func valueSets(t *testing.T) []valueSet {
 	}
 	var out []valueSet
 	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path)).Or(t)
 		set := valueSet{name: strings.TrimSuffix(filepath.Base(path), ".yaml"), namespace: namespace, values: string(content)}
 		switch {
 		case strings.HasPrefix(set.name, "cloud-"):
@@ -68,10 +66,7 @@ func TestGoldenRenders(t *testing.T) {
 			checkStandards(t, set.name, out)
 		})
 	}
-	paths, err := filepath.Glob("testdata/golden/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("testdata/golden/*")).Or(t)
 	for _, path := range paths {
 		if !golden[path] {
 			t.Errorf("%s belongs to no file of testdata/values", path)
@@ -83,9 +78,7 @@ func TestGoldenRenders(t *testing.T) {
 func compareGolden(t *testing.T, path, have string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(have), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(have), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -77,10 +78,7 @@ func render(t *testing.T, ns, values string) []*unstructured.Unstructured {
 // read parses a YAML file strictly.
 func read[T any](t *testing.T, path string) T {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path)).Or(t)
 	var out T
 	if err := yaml.UnmarshalStrict(content, &out); err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -182,10 +180,7 @@ func checkSafety(t *testing.T, scenario, values, usual string) []*unstructured.U
 		if want := map[bool]string{false: "elsewhere"}[clusterWide]; u.GetNamespace() != want {
 			t.Errorf("%s: %s %s is in %q", scenario, u.GetKind(), u.GetName(), u.GetNamespace())
 		}
-		content, err := json.Marshal(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(json.Marshal(u)).Or(t)
 		if strings.Contains(string(content), usual) {
 			t.Errorf("%s: %s %s names %s", scenario, u.GetKind(), u.GetName(), usual)
 		}
@@ -196,10 +191,7 @@ func checkSafety(t *testing.T, scenario, values, usual string) []*unstructured.U
 // rendered returns objects as one JSON text, and looks for texts in it.
 func rendered(t *testing.T, all []*unstructured.Unstructured, wants ...string) string {
 	t.Helper()
-	content, err := json.Marshal(byName(all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(json.Marshal(byName(all))).Or(t)
 	for _, want := range wants {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("not rendered: %s", want)
@@ -251,10 +243,7 @@ func checkNotes(t *testing.T, ns string, scenarios, wants map[string]string) {
 func checkKind(t *testing.T, ns, component, plural, group string, scenarios map[string]string) {
 	t.Helper()
 	path := filepath.Join(testkit.Root(t), "config", "crd", "bases", group+"_"+plural+".yaml")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path)).Or(t)
 	_, body, _ := strings.Cut(string(content), "---\n")
 	for name, keep := range map[string]bool{"defaults": true, "the kind goes": false} {
 		want := objects.Parse(t, path, []byte(body))[0]

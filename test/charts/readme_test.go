@@ -6,6 +6,7 @@
 package charts_test
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"regexp"
 	"strings"
@@ -15,10 +16,7 @@ import (
 // TestReadmeInstalls: the command of the README renders what it promises, a calico-node-sync that writes nothing, from the image that the line before pushes.
 func TestReadmeInstalls(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../../README.md")).Or(t)
 	command := regexp.MustCompile(`(?m)^helm install mooring charts/mooring((?:.*\\\n)*.*)$`).FindStringSubmatch(string(readme))
 	if command == nil {
 		t.Fatal("the README has no helm install")

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -37,10 +38,7 @@ func TestReflectorsPolicies(t *testing.T) {
 		return out
 	}
 	const file, roles, peers = "dist/calico-route-reflector-operator-kubernetes.yaml", "calico-route-reflector-operator-node-roles", "calico-route-reflector-operator-bgp-peers"
-	content, err := os.ReadFile(filepath.Join(testkit.Root(t), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(testkit.Root(t), file))).Or(t)
 	want := specs(objects.Parse(t, file, content))
 	have := specs(render(t, namespace, `calicoRouteReflectorOperator: {enabled: true}`))
 	if diff := cmp.Diff(want, have); diff != "" || len(want) != 2 {

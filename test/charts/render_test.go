@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -164,10 +165,7 @@ func TestNamespaceIsTheReleases(t *testing.T) {
 			if want := map[bool]string{false: "elsewhere"}[slices.Contains(clusterWide, u.GetKind())]; u.GetNamespace() != want && !leases {
 				t.Errorf("%s: %s %s is in %q", name, u.GetKind(), u.GetName(), u.GetNamespace())
 			}
-			content, err := json.Marshal(u)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(json.Marshal(u)).Or(t)
 			if strings.Contains(string(content), namespace) {
 				t.Errorf("%s: %s %s names %s", name, u.GetKind(), u.GetName(), namespace)
 			}

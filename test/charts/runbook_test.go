@@ -6,6 +6,7 @@
 package charts_test
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"regexp"
 	"strings"
@@ -15,10 +16,7 @@ import (
 // sections are those of a component's page below a heading of the second order, by anchor.
 func (a alerted) sections(t *testing.T, heading string) map[string]string {
 	t.Helper()
-	content, err := os.ReadFile(a.page())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(a.page())).Or(t)
 	_, after, found := strings.Cut(string(content), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("the page has no section %s", heading)

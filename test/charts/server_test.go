@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -62,9 +63,7 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	for _, u := range slices.Concat(all["kubernetes"], all["cloud, defaults"], all["volumes, defaults"], all["route reflectors, defaults"], all["etcd storage, defaults"],
 		all["value set everything-in-one-namespace"]) {
 		if u.GetKind() == "ServiceAccount" {
-			if err := server.Apply(t.Context(), u); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

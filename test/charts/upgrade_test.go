@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -116,14 +117,9 @@ func TestUpgradeAndGoBack(t *testing.T) {
 func serveForeignKinds(t *testing.T, server *objects.Server) {
 	t.Helper()
 	for _, path := range []string{"testdata/monitoring-crds.yaml", "../objects/testdata/cert-manager-crds.yaml", "../objects/testdata/volume-snapshot-crds.yaml"} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path)).Or(t)
 		for _, u := range objects.Parse(t, path, content) {
-			if err := server.Apply(t.Context(), u); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Apply(t.Context(), u))
 			awaitKind(t, server, u.GetName())
 		}
 	}
@@ -207,16 +203,11 @@ func (u *upgrade) refusesOldDefaults(first map[string]*unstructured.Unstructured
 // TestReflectorsRefusals has each.
 func previousLacksValues(t *testing.T) bool {
 	t.Helper()
-	content, err := os.ReadFile(previousChart + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(previousChart + "/values.yaml")).Or(t)
 	var values struct {
 		Operator map[string]any `json:"calicoRouteReflectorOperator"`
 	}
-	if err := yaml.Unmarshal(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(content, &values))
 	return slices.ContainsFunc([]string{"etcd", "ports", "podDisruptionBudget"}, func(key string) bool { return values.Operator[key] == nil })
 }
 
@@ -274,9 +265,7 @@ func (u *upgrade) live() map[string]*unstructured.Unstructured {
 	for _, example := range u.kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(example.GroupVersionKind())
-		if err := u.server.Client.List(u.Context(), list, client.MatchingLabels{"app.kubernetes.io/instance": u.name}); err != nil {
-			u.Fatal(err)
-		}
+		must.Do(u, u.server.Client.List(u.Context(), list, client.MatchingLabels{"app.kubernetes.io/instance": u.name}))
 		for i := range list.Items {
 			maps.Copy(out, byName([]*unstructured.Unstructured{&list.Items[i]}))
 		}

@@ -7,6 +7,7 @@ package charts_test
 
 import (
 	"encoding/json"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"maps"
 	"os"
 	"regexp"
@@ -92,20 +93,14 @@ func TestReadmeListsEveryValue(t *testing.T) {
 	t.Parallel()
 	want := map[string]any{}
 	leaves("", read[map[string]any](t, chart+"/values.yaml"), want)
-	readme, err := os.ReadFile(chart + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile(chart + "/README.md")).Or(t)
 	have := map[string]string{}
 	row := regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| `(.*)` \\| (.+) \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(readme), -1) {
 		have[m[1]] = m[2]
 	}
 	for _, path := range slices.Sorted(maps.Keys(want)) {
-		value, err := json.Marshal(want[path])
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(json.Marshal(want[path])).Or(t)
 		if given, ok := have[path]; !ok || given != string(value) {
 			t.Errorf("charts/mooring/README.md wants a row: | `%s` | `%s` | what it means |", path, value)
 		}
@@ -130,14 +125,9 @@ type schema struct {
 // That the schema has each value of values.yaml shows in its accepting them.
 func TestSchemaAndValuesAgree(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(chart + "/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(chart + "/values.schema.json")).Or(t)
 	var root schema
-	if err := json.Unmarshal(content, &root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &root))
 	var follow func(path string, s schema, value any)
 	follow = func(path string, s schema, value any) {
 		if name, ok := strings.CutPrefix(s.Ref, "#/definitions/"); ok {
@@ -175,10 +165,7 @@ func TestDocumentedValuesExist(t *testing.T) {
 	leaves("", read[map[string]any](t, chart+"/values.yaml"), values)
 	seen := 0
 	for _, path := range []string{chart + "/README.md", chart + "/templates/NOTES.txt", "../../docs/guides/digitalocean-bootstrap.md"} {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path)).Or(t)
 		for _, m := range regexp.MustCompile(`--set ([A-Za-z.]+)=`).FindAllStringSubmatch(string(content), -1) {
 			seen++
 			if _, ok := values[m[1]]; !ok {

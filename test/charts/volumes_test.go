@@ -15,6 +15,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 
 	"github.com/mooring-dev/mooring/internal/docloud/csiapp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -122,10 +123,7 @@ func TestVolumesValuesHaveEffects(t *testing.T) {
 			t.Errorf("rendered: %s", absent)
 		}
 	}
-	none, err := json.Marshal(byName(render(t, cloudNamespace, volumesScenarios()["without classes"])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	none := must.Get(json.Marshal(byName(render(t, cloudNamespace, volumesScenarios()["without classes"])))).Or(t)
 	if strings.Contains(string(none), `"kind":"StorageClass"`) || strings.Contains(string(none), `"kind":"VolumeSnapshotClass"`) {
 		t.Error("classes are rendered although none shall be")
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // storages returns a client of a cluster that serves EtcdStorage.
@@ -45,16 +46,10 @@ func TestEtcdStorageDefaultsAreTheAPIServers(t *testing.T) {
 		"short": "{signingCertificateValidity: 1h}", "issuer": "{issuerRef: {name: ca}}", "other-issuer": "{issuerRef: {name: ca, kind: ClusterIssuer, group: other.io}}",
 	} {
 		created := storage(t, "defaults-"+name, spec)
-		if err := c.Create(t.Context(), created); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Create(t.Context(), created))
 		var want, got v1alpha1.EtcdStorage
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(storage(t, "x", spec).Object, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, &want))
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(storage(t, "x", spec).Object, &got))
 		v1alpha1.SetDefaults(&got)
 		if _, set, _ := unstructured.NestedString(created.Object, "spec", "servingCertificateValidity"); !set {
 			if leaf := got.Spec.ServingCertificateValidity; leaf != got.Spec.ClientCertificateValidity || leaf.Duration != min(2160*time.Hour, got.Spec.SigningCertificateValidity.Duration) {
@@ -75,9 +70,7 @@ func TestATypedEtcdStorageGetsTheDefaults(t *testing.T) {
 	created := &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: "typed"}}
 	v1alpha1.SetDefaults(created)
 	created.Spec.Replicas, created.Spec.Priority, created.Spec.TopologySpread.Keys = 0, 0, nil
-	if err := c.Create(t.Context(), created); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Create(t.Context(), created))
 	var want v1alpha1.EtcdStorage
 	v1alpha1.SetDefaults(&want)
 	if diff := cmp.Diff(want.Spec, created.Spec); diff != "" {
@@ -177,14 +170,10 @@ func TestThePrefixIsForGood(t *testing.T) {
 		"prefix-written": {"{}", "/prefix-written/", false}, "prefix-default-dropped": {"{prefix: /prefix-default-dropped/}", "", false},
 	} {
 		o := storage(t, name, change.spec)
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Create(t.Context(), o))
 		unstructured.RemoveNestedField(o.Object, "spec", "prefix")
 		if change.to != "" {
-			if err := unstructured.SetNestedField(o.Object, change.to, "spec", "prefix"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, unstructured.SetNestedField(o.Object, change.to, "spec", "prefix"))
 		}
 		err := c.Update(t.Context(), o)
 		if change.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {

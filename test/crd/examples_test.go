@@ -18,6 +18,7 @@ import (
 
 	bgpv1alpha1 "github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Whatever a user may copy from config or docs has only fields that the API server knows: one that was removed from a kind is removed from each example.
@@ -46,9 +47,7 @@ func TestExamplesHaveOnlyKnownFields(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for kind := range clients {
 		if tried[kind] < 3 {
@@ -66,10 +65,7 @@ func documents(t *testing.T, path string) []*unstructured.Unstructured {
 	if extension != ".yaml" && extension != ".md" {
 		return nil
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path)).Or(t)
 	blocks := []string{string(text)}
 	if extension == ".md" {
 		blocks = nil

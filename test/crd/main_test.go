@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -26,13 +27,8 @@ func serve(t *testing.T, plural string, addToScheme func(*runtime.Scheme) error)
 	cluster := controlplane.Shared(t)
 	cluster.InstallCRDs(t, controlplane.OwnKind(t, plural))
 	scheme := runtime.NewScheme()
-	if err := addToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cluster.Config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, addToScheme(scheme))
+	c := must.Get(client.New(cluster.Config, client.Options{Scheme: scheme})).Or(t)
 	return c
 }
 
@@ -41,8 +37,6 @@ func written(t *testing.T, version schema.GroupVersion, kind, name, spec string)
 	t.Helper()
 	out := &unstructured.Unstructured{}
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", version, kind, name, spec)
-	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(text), &out.Object))
 	return out
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // topologies returns a client of a cluster that serves RouteReflectorTopology.
@@ -43,16 +44,10 @@ func TestDefaultsAreTheAPIServers(t *testing.T) {
 		"empty": "{}", "zones": "{sizing: {perZone: {}}}", "some": "{mode: Flat, failure: {notReadyGrace: 90s}, topologyKeys: [rack], reflectors: {tolerations: []}}",
 	} {
 		created := object(t, "defaults-"+name, spec)
-		if err := c.Create(t.Context(), created); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Create(t.Context(), created))
 		var want, got v1alpha1.RouteReflectorTopology
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object(t, "x", spec).Object, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, &want))
+		must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object(t, "x", spec).Object, &got))
 		v1alpha1.SetDefaults(&got)
 		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -65,9 +60,7 @@ func TestATypedClientGetsTheDefaults(t *testing.T) {
 	t.Parallel()
 	c := topologies(t)
 	created := &v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "typed"}}
-	if err := c.Create(t.Context(), created); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Create(t.Context(), created))
 	var want v1alpha1.RouteReflectorTopology
 	v1alpha1.SetDefaults(&want)
 	if diff := cmp.Diff(want.Spec, created.Spec); diff != "" {
@@ -149,13 +142,9 @@ func TestRules(t *testing.T) {
 func messages(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testkit.Root(t), "config", "crd", "bases", v1alpha1.GroupVersion.Group+"_routereflectortopologies.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var crd any
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &crd))
 	var out []string
 	var walk func(at any)
 	walk = func(at any) {
@@ -189,12 +178,8 @@ func TestTheClusterIDIsForGood(t *testing.T) {
 	t.Parallel()
 	c := topologies(t)
 	o := object(t, "id", "{}")
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if err := unstructured.SetNestedField(o.Object, "244.0.0.9", "spec", "clusterID"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Create(t.Context(), o))
+	must.Do(t, unstructured.SetNestedField(o.Object, "244.0.0.9", "spec", "clusterID"))
 	want := "spec.clusterID: cannot be changed, since each reflector would lose its sessions; delete the topology, which brings the mesh back, and create it with the new ID"
 	if err := c.Update(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/pages"
 	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
@@ -41,9 +42,7 @@ func TestMigrationFromCSIDigitalOcean(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(old, manifest, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.pages.Run("kubectl apply -f " + crd + "\nkubectl wait --for=condition=Established crd/volumesnapshotclasses.snapshot.storage.k8s.io --timeout=120s\n")
 	s.pages.Run("kubectl apply -f " + old + "\n") // as people did it
 	before, node := s.controller(), s.node()
@@ -88,18 +87,14 @@ func TestMigrationFromCSIDigitalOcean(t *testing.T) {
 func (s *volumesSite) controller() *appsv1.StatefulSet {
 	s.Helper()
 	set, err := s.cluster.Client.AppsV1().StatefulSets("kube-system").Get(s.Context(), "csi-do-controller", metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 	return set
 }
 
 func (s *volumesSite) node() *appsv1.DaemonSet {
 	s.Helper()
 	set, err := s.cluster.Client.AppsV1().DaemonSets("kube-system").Get(s.Context(), "csi-do-node", metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 	return set
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/pages"
 )
 
@@ -28,10 +29,7 @@ func TestMain(m *testing.M) {
 // newReader opens a page of docs/ for somebody with this kubeconfig, who has kubectl and our plugin in PATH.
 func newReader(t *testing.T, page, kubeconfig string) *pages.Reader {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable()).Or(t)
 	r := pages.Open(t, page, "KUBECONFIG="+kubeconfig)
 	r.Provide("kubectl-mooring", asPlugin+"=1 exec '"+self+"' \"$@\"\n")
 	return r

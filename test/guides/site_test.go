@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -62,11 +63,9 @@ func newSite(t *testing.T) *site {
 	if _, err := core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := core.ConfigMaps(operatorNamespace).Create(t.Context(), &corev1.ConfigMap{
+	must.Get(core.ConfigMaps(operatorNamespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-ca"}, Data: map[string]string{"ca.pem": string(authority.PEM)},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{})).Or(t)
 	if _, err := core.Secrets(operatorNamespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-cert"}, Data: map[string][]byte{"client.pem": pair.Cert, "client-key.pem": pair.Key},
 	}, metav1.CreateOptions{}); err != nil {
@@ -82,10 +81,7 @@ func clientConfig(t *testing.T, pair testkit.Pair, ca []byte) *tls.Config {
 	if !out.RootCAs.AppendCertsFromPEM(ca) {
 		t.Fatalf("no certificate in %s", ca)
 	}
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must.Get(tls.X509KeyPair(pair.Cert, pair.Key)).Or(t)
 	out.Certificates = []tls.Certificate{certificate}
 	return out
 }
@@ -93,10 +89,7 @@ func clientConfig(t *testing.T, pair testkit.Pair, ca []byte) *tls.Config {
 // apply applies a file, again until the API server serves the kinds in it.
 func (s *site) apply(file string) {
 	s.t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file)).Or(s.t)
 	for _, u := range objects.Parse(s.t, file, text) {
 		testkit.Eventually(s.t, "the API server to take "+u.GetKind()+" "+u.GetName(), func() string {
 			if err := s.server.Apply(s.t.Context(), u); err != nil {
@@ -109,9 +102,7 @@ func (s *site) apply(file string) {
 
 func (s *site) put(key, value string) {
 	s.t.Helper()
-	if _, err := s.etcd.Client.Put(s.t.Context(), key, value); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.etcd.Client.Put(s.t.Context(), key, value)).Or(s.t)
 }
 
 // data is the core without what the operator and the proxies note there.
@@ -125,10 +116,7 @@ func (s *site) data() map[string]string {
 // secret is the data of a Secret.
 func (s *site) secret(namespace, name string) map[string]string {
 	s.t.Helper()
-	got, err := s.cluster.Client.CoreV1().Secrets(namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	got := must.Get(s.cluster.Client.CoreV1().Secrets(namespace).Get(s.t.Context(), name, metav1.GetOptions{})).Or(s.t)
 	out := map[string]string{}
 	for key, value := range got.Data {
 		out[key] = string(value)
@@ -140,21 +128,14 @@ func (s *site) secret(namespace, name string) map[string]string {
 func (s *site) startOperator() {
 	s.t.Helper()
 	s.ready()
-	file, err := clientcmd.LoadFromFile(s.cluster.Kubeconfig)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		s.t.Fatal(err)
-	}
+	file := must.Get(clientcmd.LoadFromFile(s.cluster.Kubeconfig)).Or(s.t)
+	must.Do(s.t, clientcmd.ResolveLocalPaths(file))
 	for _, user := range file.AuthInfos {
 		user.Impersonate = "system:serviceaccount:" + operatorNamespace + ":etcd-storage-operator"
 		user.ImpersonateGroups = []string{"system:serviceaccounts", "system:authenticated"}
 	}
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, clientcmd.WriteToFile(*file, kubeconfig))
 	process := testkit.Start(s.t, filepath.Join(s.t.TempDir(), "log"), nil, testkit.Binary(s.t, "etcd-storage-operator"),
 		"--kubeconfig", kubeconfig, "--etcd-core-url", s.etcd.Endpoint, "--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--retry-period", "1s")
 	s.t.Cleanup(func() {

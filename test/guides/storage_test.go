@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/pages"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -105,17 +106,12 @@ func (s *site) guideCore(r *pages.Reader, block string) {
 		for name, data := range map[string][]byte{
 			"ca.crt": authority.PEM, "server.crt": server.Cert, "server.key": server.Key, "client.crt": client.Cert, "client.key": client.Key,
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Do(s.t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
 		r.Run("export CERTS=" + dir)
 	}
 	file := func(name string) []byte {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(dir, name))).Or(s.t)
 		return data
 	}
 	ca := file("ca.crt")
@@ -129,10 +125,7 @@ func (s *site) judgeExamples() {
 	s.t.Helper()
 	t, judged := s.t, 0
 	for _, name := range []string{"core-etcd.yaml", "team-a.yaml", "tenants.yaml", "apiserver.yaml"} {
-		text, err := os.ReadFile(filepath.Join(examples, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(examples, name))).Or(t)
 		all := objects.Parse(t, name, text)
 		s.server.DryRun(t, name, all)
 		judged += objects.CheckPods(t, name, all)
@@ -159,10 +152,7 @@ func (s *site) judgeExamples() {
 func TestTheExamplesFitEachOther(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(examples, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(examples, name))).Or(t)
 		return string(text)
 	}
 	api := objects.OfKind[appsv1.Deployment](t, objects.Parse(t, "apiserver.yaml", []byte(read("apiserver.yaml"))), "Deployment")[0].Spec.Template.Spec
@@ -174,10 +164,7 @@ func TestTheExamplesFitEachOther(t *testing.T) {
 			t.Errorf("no flag is %s: %q", want, api.Containers[0].Args)
 		}
 	}
-	deployment, err := os.ReadFile("../../config/etcd-storage-operator/base/deployment.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := must.Get(os.ReadFile("../../config/etcd-storage-operator/base/deployment.yaml")).Or(t)
 	const url = "https://etcd.etcd-core.svc:2379"
 	if !strings.Contains(string(deployment), "--etcd-core-url="+url) || !strings.Contains(read("core-etcd.yaml"), "--advertise-client-urls="+url) {
 		t.Error("the operator's core is not the example's")

@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -50,10 +51,7 @@ func install(t *testing.T, server *objects.Server) *rest.Config {
 func TestAccountKeepsAJournal(t *testing.T) {
 	t.Parallel()
 	config := install(t, objects.Connect(t))
-	journal, err := controller.NewConfigMapJournal(config, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	journal := must.Get(controller.NewConfigMapJournal(config, namespace)).Or(t)
 	entry := controller.Entry{
 		Time: time.Now(), Host: "account-test", Steps: []string{"remove it"}, Objects: []calico.Object{{Key: "/calico/x", Value: "{}"}},
 	}
@@ -88,10 +86,7 @@ func TestAccountKeepsAJournal(t *testing.T) {
 
 func entriesOf(t *testing.T, journal *controller.ConfigMapJournal, host string) []controller.KeptEntry {
 	t.Helper()
-	all, err := journal.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(journal.List(t.Context())).Or(t)
 	var out []controller.KeptEntry
 	for _, kept := range all {
 		if kept.Host == host {
@@ -108,10 +103,7 @@ func TestAccountWritesEvents(t *testing.T) {
 	server := objects.Connect(t)
 	config := install(t, server)
 	account := kubernetes.NewForConfigOrDie(config)
-	reader, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(client.New(config, client.Options{Scheme: runtime.NewScheme()})).Or(t)
 	deployment := &appsv1.Deployment{}
 	if err := server.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "calico-node-sync"}, deployment); err != nil {
 		t.Fatal(err)
@@ -120,9 +112,7 @@ func TestAccountWritesEvents(t *testing.T) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: account.EventsV1()})
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(func() { stop(); broadcaster.Shutdown() })
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, broadcaster.StartRecordingToSinkWithContext(ctx))
 	told := &controller.KubernetesEvents{
 		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), "calico-node-sync"), Reader: reader, Namespace: namespace,
 		Deployment: controller.DeploymentName, Log: logr.Discard(),

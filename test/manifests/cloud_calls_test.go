@@ -16,6 +16,7 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // cloudPage is the page of the cloud component.
@@ -25,10 +26,7 @@ const cloudPage = "../../docs/components/digitalocean-cloud-controller-manager.m
 // variable parts, which differ.
 func documentedCalls(t *testing.T) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(cloudPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(cloudPage)).Or(t)
 	calls := map[string][]string{}
 	row := regexp.MustCompile("(?m)^\\| `((?:GET|POST|PUT|DELETE) /v2/[^`]+)` \\| ((?:`[a-z_]+:[a-z]+`(?:, )?)+)[^|]* \\| .+ \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(content), -1) {
@@ -91,16 +89,11 @@ func TestDocumentedScopesAreDigitalOceans(t *testing.T) {
 	for _, route := range sim.Routes() {
 		check("the simulator", route.Name, route.Scopes)
 	}
-	content, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))).Or(t)
 	var api struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	if err := json.Unmarshal(content, &api); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &api))
 	described := map[string]bool{}
 	for path, operations := range api.Paths {
 		for method, raw := range operations {

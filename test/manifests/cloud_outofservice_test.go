@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -36,7 +37,7 @@ func TestRightsOfTheTaints(t *testing.T) {
 	for _, u := range install {
 		switch u.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	deployment := objects.OfKind[appsv1.Deployment](t, install, "Deployment")[0]
@@ -48,7 +49,7 @@ func TestRightsOfTheTaints(t *testing.T) {
 	_, err := c.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "off-2", Namespace: corev1.NamespaceNodeLease}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Do(t, err)
 	r.switchOff("off-2")
 	testkit.Eventually(t, "the taint out-of-service", func() string {
 		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), "off-2", metav1.GetOptions{})
@@ -85,16 +86,15 @@ func (r *cloudRun) volumes(name string) {
 	r.t.Helper()
 	ctx, client := r.t.Context(), r.cluster.Client
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	const driver, key = "dobs.csi.digitalocean.com", "dobs.csi.digitalocean.com/agent-not-ready"
 	body := fmt.Sprintf(`[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":"NoSchedule"}]}]`, key)
-	_, err = client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
-	must(r.t, err)
+	must.Get(client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, []byte(body), metav1.PatchOptions{})).Or(r.t)
 	_, err = client.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: n.UID}}},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "1"}}},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	testkit.Eventually(r.t, "the start-up taint to be removed", func() string {
 		n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || tainted(n, key) {

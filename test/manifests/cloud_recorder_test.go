@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // recorder stands between a program and the API server, passes everything on as it is, and notes what was asked for and what was forbidden. Requests
@@ -39,14 +40,8 @@ type recorder struct {
 
 func newRecorder(t *testing.T, c *controlplane.Cluster) *recorder {
 	t.Helper()
-	target, err := url.Parse(c.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := rest.TransportFor(rest.AnonymousClientConfig(c.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(c.Config.Host)).Or(t)
+	secure := must.Get(rest.TransportFor(rest.AnonymousClientConfig(c.Config))).Or(t)
 	r := &recorder{resolve: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}}
 	r.proxy = &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }, Transport: secure, FlushInterval: -1, ModifyResponse: r.note,

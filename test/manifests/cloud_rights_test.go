@@ -22,6 +22,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -45,7 +46,7 @@ func TestShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	for _, u := range install {
 		switch u.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	documented := documentedCalls(t)
@@ -90,13 +91,13 @@ func (r *cloudRun) scrape() {
 	const role = "mooring-digitalocean-cloud-controller-manager-metrics-reader"
 	for _, name := range []string{"reader", "stranger"} {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		must(r.t, err)
+		must.Do(r.t, err)
 	}
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "reader", Namespace: metav1.NamespaceSystem}},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	reader := r.token("reader")
 	testkit.Eventually(r.t, "the metrics", func() string {
 		code, body := r.get("/metrics", reader)
@@ -137,7 +138,7 @@ func predecessorsManifest(t *testing.T, variables []string) {
 	server := objects.ConnectTo(t, c)
 	all := upstream.CloudControllerManager()
 	for _, u := range all {
-		must(t, server.Apply(t.Context(), u))
+		must.Do(t, server.Apply(t.Context(), u))
 	}
 	pod := deploymentIn(t, all).Spec.Template.Spec
 	container := pod.Containers[0]
@@ -145,8 +146,7 @@ func predecessorsManifest(t *testing.T, variables []string) {
 		t.Fatalf("the Deployment starts %+v as %s", container, pod.ServiceAccountName)
 	}
 	cloud := simulate(t, nil)
-	machine, err := cloud.Account("a").CreateDroplet(sim.DropletSpec{Name: "control"})
-	must(t, err)
+	machine := must.Get(cloud.Account("a").CreateDroplet(sim.DropletSpec{Name: "control"})).Or(t)
 	metadata := httptest.NewServer(cloud.Metadata(func(*http.Request) (string, string, bool) { return "a", strconv.Itoa(machine.ID), true }))
 	t.Cleanup(metadata.Close)
 	env := append([]string{container.Env[0].Name + "=" + simulated, "DO_METADATA_URL=" + metadata.URL}, variables...)

@@ -36,6 +36,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // cloudRun is the real program, as a process with the rights of a service account, between a real API server and a simulated DigitalOcean, each
@@ -72,7 +73,7 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, env
 	t.Cleanup(server.Close)
 	kubeconfig := r.kubeconfig(cloudAccount)
 	_, port, err := net.SplitHostPort(r.address)
-	must(t, err)
+	must.Do(t, err)
 	env = append(slices.Clone(env), asCloud+"=1", "DO_OVERRIDE_URL="+server.URL, "HOME="+t.TempDir())
 	args = append(slices.Clone(args), "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--controller-start-interval=0s", "--node-monitor-period=500ms",
@@ -98,13 +99,6 @@ func startCloud(t *testing.T, c *controlplane.Cluster, cloud *sim.Simulator, env
 	return r
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // kubeconfig makes one for a service account of kube-system, through the recorder.
 func (r *cloudRun) kubeconfig(account string) string {
 	r.t.Helper()
@@ -114,7 +108,7 @@ func (r *cloudRun) kubeconfig(account string) string {
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	path := filepath.Join(r.t.TempDir(), "kubeconfig")
-	must(r.t, clientcmd.WriteToFile(*config, path))
+	must.Do(r.t, clientcmd.WriteToFile(*config, path))
 	return path
 }
 
@@ -122,7 +116,7 @@ func (r *cloudRun) token(account string) string {
 	r.t.Helper()
 	answer, err := r.cluster.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(r.t.Context(), account,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	return answer.Status.Token
 }
 
@@ -133,8 +127,7 @@ func (r *cloudRun) get(path, token string) (int, string) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it signs its certificate itself, as a probe's client knows
 	}}
 	defer client.CloseIdleConnections()
-	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.address+path, nil)
-	must(r.t, err)
+	q := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.address+path, nil)).Or(r.t)
 	if token != "" {
 		q.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -143,8 +136,7 @@ func (r *cloudRun) get(path, token string) (int, string) {
 		return 0, err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	must(r.t, err)
+	body := must.Get(io.ReadAll(response.Body)).Or(r.t)
 	return response.StatusCode, string(body)
 }
 
@@ -153,16 +145,14 @@ func (r *cloudRun) join(names ...string) []int {
 	r.t.Helper()
 	var ids []int
 	for _, name := range names { // all droplets first, so that one list has them
-		d, err := r.account.CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}})
-		must(r.t, err)
+		d := must.Get(r.account.CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}})).Or(r.t)
 		ids = append(ids, d.ID)
 	}
 	for _, name := range names {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
 			Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
 		}}}}
-		_, err := r.cluster.Client.CoreV1().Nodes().Create(r.t.Context(), node, metav1.CreateOptions{})
-		must(r.t, err)
+		must.Get(r.cluster.Client.CoreV1().Nodes().Create(r.t.Context(), node, metav1.CreateOptions{})).Or(r.t)
 		r.ready(name, corev1.ConditionTrue)
 	}
 	for i, name := range names {
@@ -190,8 +180,7 @@ func tainted(n *corev1.Node, key string) bool {
 func (r *cloudRun) ready(name string, status corev1.ConditionStatus) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
-	_, err := r.cluster.Client.CoreV1().Nodes().PatchStatus(r.t.Context(), name, []byte(patch))
-	must(r.t, err)
+	must.Get(r.cluster.Client.CoreV1().Nodes().PatchStatus(r.t.Context(), name, []byte(patch))).Or(r.t)
 }
 
 func (r *cloudRun) service(ctx context.Context) (*corev1.Service, error) {
@@ -203,7 +192,7 @@ func (r *cloudRun) annotate(name, value string) {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value)
 	_, err := r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Patch(r.t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 }
 
 // balancer waits until the Service has an address and DigitalOcean a load balancer that serves the droplets, and reports whether it is right.
@@ -245,7 +234,7 @@ func (r *cloudRun) life() {
 	ctx, nodes := r.t.Context(), r.cluster.Client.CoreV1().Nodes()
 	both := r.join("cloud-1", "cloud-2")
 	_, err := r.account.CreateCertificate(sim.CertificateSpec{Name: "web", DNSNames: []string{"web.example"}})
-	must(r.t, err)
+	must.Do(r.t, err)
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{
 			annotation.Type: annotation.TypeRegional, annotation.TLSPorts: "443", annotation.CertificateName: "web",
@@ -253,12 +242,12 @@ func (r *cloudRun) life() {
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
 	}
 	_, err = r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	first := r.balancer("a load balancer", both, func(sim.LoadBalancer) bool { return true })
 
 	third := r.join("cloud-3")
 	r.balancer("a new machine to be a target", slices.Concat(both, third), func(sim.LoadBalancer) bool { return true })
-	must(r.t, r.account.DeleteDroplet("cloud-3"))
+	must.Do(r.t, r.account.DeleteDroplet("cloud-3"))
 	r.ready("cloud-3", corev1.ConditionUnknown)
 	testkit.Eventually(r.t, "the Node of a droplet that is gone to go", func() string {
 		if _, err := nodes.Get(ctx, "cloud-3", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -274,7 +263,7 @@ func (r *cloudRun) life() {
 
 	r.annotate(annotation.EnableProxyProtocol, "true")
 	r.balancer("the PROXY protocol", both, func(lb sim.LoadBalancer) bool { return lb.EnableProxyProtocol })
-	must(r.t, r.account.DeleteLoadBalancer(first.ID))
+	must.Do(r.t, r.account.DeleteLoadBalancer(first.ID))
 	r.annotate(annotation.EnableBackendKeepalive, "true")
 	r.balancer("another load balancer", both, func(lb sim.LoadBalancer) bool { return lb.ID != first.ID && lb.EnableBackendKeepalive })
 
@@ -288,7 +277,7 @@ func (r *cloudRun) life() {
 		r.certificate()
 	}
 	r.foreign()
-	must(r.t, r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, "web", metav1.DeleteOptions{}))
+	must.Do(r.t, r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, "web", metav1.DeleteOptions{}))
 	testkit.Eventually(r.t, "the load balancer to go with its Service", func() string {
 		if _, err := r.service(ctx); !apierrors.IsNotFound(err) || len(r.account.LoadBalancers()) > 0 {
 			return fmt.Sprintf("Service: %v, %d load balancers", err, len(r.account.LoadBalancers()))
@@ -305,12 +294,12 @@ func (r *cloudRun) localTargets(all []int) {
 		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, NodeName: &node}},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	change := func(policy corev1.ServiceExternalTrafficPolicy) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true",%q:"STRONG"}},"spec":{"externalTrafficPolicy":%q}}`,
 			annotation.LocalTargetsOnly, annotation.TLSCipherPolicy, policy)
 		_, err = client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(r.t, err)
+		must.Do(r.t, err)
 	}
 	change(corev1.ServiceExternalTrafficPolicyLocal)
 	targets := all[:1]
@@ -327,7 +316,7 @@ func (r *cloudRun) certificate() {
 	r.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:"own.example"}}}`, annotation.CertificateName, annotation.CertificateDomains)
 	_, err := r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Patch(r.t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	testkit.Eventually(r.t, "a certificate of the program's", func() string {
 		all := r.account.Certificates()
 		if !slices.ContainsFunc(all, func(c sim.Certificate) bool { return strings.HasPrefix(c.Name, "mooring-") }) {
@@ -342,28 +331,26 @@ func (r *cloudRun) foreign() {
 	r.t.Helper()
 	ctx, services := r.t.Context(), r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
 	theirs, err := r.account.CreateLoadBalancer(sim.LoadBalancer{Name: "theirs", Tags: []string{"k8s:another"}})
-	must(r.t, err)
-	_, err = services.Create(ctx, &corev1.Service{
+	must.Do(r.t, err)
+	must.Get(services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign", Annotations: map[string]string{annotation.LoadBalancerID: theirs.ID}},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 444}}},
-	}, metav1.CreateOptions{})
-	must(r.t, err)
+	}, metav1.CreateOptions{})).Or(r.t)
 	testkit.Eventually(r.t, "the Service to be told that it is another's", func() string {
-		s, err := services.Get(ctx, "foreign", metav1.GetOptions{})
-		must(r.t, err)
+		s := must.Get(services.Get(ctx, "foreign", metav1.GetOptions{})).Or(r.t)
 		if c := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionOwned); c == nil || c.Status != metav1.ConditionFalse {
 			return fmt.Sprintf("%+v", s.Status)
 		}
 		return ""
 	})
-	must(r.t, services.Delete(ctx, "foreign", metav1.DeleteOptions{}))
+	must.Do(r.t, services.Delete(ctx, "foreign", metav1.DeleteOptions{}))
 	testkit.Eventually(r.t, "the Service to go", func() string {
 		if _, err := services.Get(ctx, "foreign", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprint(err)
 		}
 		return ""
 	})
-	must(r.t, r.account.DeleteLoadBalancer(theirs.ID))
+	must.Do(r.t, r.account.DeleteLoadBalancer(theirs.ID))
 }
 
 // exclude sets or removes the label that keeps a Node out of load balancers.
@@ -375,13 +362,13 @@ func (r *cloudRun) exclude(name string, yes bool) {
 	}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, corev1.LabelNodeExcludeBalancers, value)
 	_, err := r.cluster.Client.CoreV1().Nodes().Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 }
 
 // switchOff turns a droplet off, and waits for the Node's taint.
 func (r *cloudRun) switchOff(name string) {
 	r.t.Helper()
-	must(r.t, r.account.SetDropletStatus(name, "off"))
+	must.Do(r.t, r.account.SetDropletStatus(name, "off"))
 	r.ready(name, corev1.ConditionUnknown)
 	testkit.Eventually(r.t, "the taint of a machine that is off", func() string {
 		n, err := r.cluster.Client.CoreV1().Nodes().Get(r.t.Context(), name, metav1.GetOptions{})
@@ -419,7 +406,7 @@ func (r *cloudRun) opens() {
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	made, err := r.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Create(r.t.Context(), service, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	testkit.Eventually(r.t, "the firewall to open a port", func() string {
 		all := r.account.Firewalls()
 		if len(all) != 1 || all[0].Name != publicFirewall || len(all[0].InboundRules) != 1 || all[0].InboundRules[0].Ports != fmt.Sprint(made.Spec.Ports[0].NodePort) {

@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -176,10 +177,10 @@ func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 	server, ctx := objects.ConnectTo(t, controlplane.New(t)), t.Context()
 	pod := func() corev1.PodSpec {
 		d := &appsv1.Deployment{}
-		must(t, server.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: cloudName}, d))
+		must.Do(t, server.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: cloudName}, d))
 		return d.Spec.Template.Spec
 	}
-	must(t, server.Apply(ctx, predecessorsDeployment(t)))
+	must.Do(t, server.Apply(ctx, predecessorsDeployment(t)))
 	for _, u := range files(t)[release] {
 		if err := server.Apply(ctx, u); err != nil {
 			t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
@@ -188,7 +189,7 @@ func TestReleaseGoesOverThePredecessorAndBack(t *testing.T) {
 	if ours := pod().Containers[0]; len(ours.Command) > 0 || ours.LivenessProbe == nil || len(ours.Env) != 1 {
 		t.Errorf("after ours: %+v", ours)
 	}
-	must(t, server.Apply(ctx, predecessorsDeployment(t)))
+	must.Do(t, server.Apply(ctx, predecessorsDeployment(t)))
 	if theirs := pod(); len(theirs.Containers[0].Command) != 2 || len(theirs.Containers[0].Args) > 0 || theirs.Containers[0].LivenessProbe != nil || theirs.Affinity != nil {
 		t.Errorf("after theirs: %+v", theirs)
 	}

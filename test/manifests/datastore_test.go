@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -47,10 +48,7 @@ func TestShippedRightsSufficeForTheKubernetesDatastore(t *testing.T) { //nolint:
 		UserName: "system:serviceaccount:" + namespace + ":calico-node-sync",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
-	store, err := calico.OpenKubernetes(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(calico.OpenKubernetes(config)).Or(t)
 	testkit.Eventually(t, "the roles to be in force", func() string {
 		if err := store.Ping(t.Context()); err != nil {
 			return err.Error()
@@ -58,13 +56,8 @@ func TestShippedRightsSufficeForTheKubernetesDatastore(t *testing.T) { //nolint:
 		return ""
 	})
 
-	if err := sweep(t.Context(), store, host, orphan); err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sweep(t.Context(), store, host, orphan))
+	snapshot := must.Get(store.Snapshot(t.Context())).Or(t)
 	implied := slices.ContainsFunc(snapshot.Nodes, func(n calico.Node) bool { return n.Name == host })
 	if implied || slices.Contains(snapshot.ResourceHosts, host) {
 		t.Errorf("something of the machine is left: %+v", snapshot)
@@ -117,24 +110,17 @@ func sweep(ctx context.Context, store *calico.KubernetesAPI, name, orphan string
 // leaveEverything has a machine join, take addresses and leave, with resources of every kind and a handle of no address, which it returns.
 func leaveEverything(t *testing.T, api *controlplane.Cluster, host string) (orphan string) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, api.Kubeconfig, 1000
 	datastore, err := caliconode.Connect(*config)
-	must(err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = datastore.Close() })
-	must(datastore.Initialize(t.Context(), "10.244.0.0/16"))
+	must.Do(t, datastore.Initialize(t.Context(), "10.244.0.0/16"))
 	_, err = api.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host}}, metav1.CreateOptions{})
-	must(err)
+	must.Do(t, err)
 	agent, err := datastore.Start(t.Context(), caliconode.Host{Name: host, KubernetesNode: host, Address: netip.MustParseAddr("172.30.0.1"), IPIP: true})
-	must(err)
-	orphan, err = agent.LeaveOrphanedHandle(t.Context())
-	must(err)
+	must.Do(t, err)
+	orphan = must.Get(agent.LeaveOrphanedHandle(t.Context())).Or(t)
 
 	client, period := datastore.Client(), uint32(10)
 	endpoint, peer, status := apiv3.NewHostEndpoint(), apiv3.NewBGPPeer(), apiv3.NewCalicoNodeStatus()
@@ -145,16 +131,11 @@ func leaveEverything(t *testing.T, api *controlplane.Cluster, host string) (orph
 	felix, bgp := apiv3.NewFelixConfiguration(), apiv3.NewBGPConfiguration()
 	felix.Name, felix.Spec.LogSeverityScreen = "node."+host, "Debug"
 	bgp.Name, bgp.Spec.LogSeverityScreen = "node."+host, "Debug"
-	_, err = client.HostEndpoints().Create(t.Context(), endpoint, options.SetOptions{})
-	must(err)
-	_, err = client.BGPPeers().Create(t.Context(), peer, options.SetOptions{})
-	must(err)
-	_, err = client.CalicoNodeStatus().Create(t.Context(), status, options.SetOptions{})
-	must(err)
-	_, err = client.FelixConfigurations().Create(t.Context(), felix, options.SetOptions{})
-	must(err)
-	_, err = client.BGPConfigurations().Create(t.Context(), bgp, options.SetOptions{})
-	must(err)
-	must(api.Client.CoreV1().Nodes().Delete(t.Context(), host, metav1.DeleteOptions{}))
+	must.Get(client.HostEndpoints().Create(t.Context(), endpoint, options.SetOptions{})).Or(t)
+	must.Get(client.BGPPeers().Create(t.Context(), peer, options.SetOptions{})).Or(t)
+	must.Get(client.CalicoNodeStatus().Create(t.Context(), status, options.SetOptions{})).Or(t)
+	must.Get(client.FelixConfigurations().Create(t.Context(), felix, options.SetOptions{})).Or(t)
+	must.Get(client.BGPConfigurations().Create(t.Context(), bgp, options.SetOptions{})).Or(t)
+	must.Do(t, api.Client.CoreV1().Nodes().Delete(t.Context(), host, metav1.DeleteOptions{}))
 	return orphan
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -28,9 +29,7 @@ const operatorBase = "config/etcd-storage-operator/base"
 func operatorObjects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "kustomize"), "build", "../../"+operatorBase).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return objects.Parse(t, operatorBase, out)
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxyapp"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -33,10 +34,7 @@ const proxyExample = "config/etcd-storage-proxy/example/team-a.yaml"
 
 func proxyObjects(t *testing.T) ([]*unstructured.Unstructured, *appsv1.Deployment) {
 	t.Helper()
-	content, err := os.ReadFile("../../" + proxyExample)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("../../" + proxyExample)).Or(t)
 	all := objects.Parse(t, proxyExample, content)
 	return all, objects.OfKind[appsv1.Deployment](t, all, "Deployment")[0]
 }
@@ -85,9 +83,7 @@ func TestEtcdProxyExampleFitsTheFlags(t *testing.T) {
 	pod := d.Spec.Template.Spec
 	container := pod.Containers[0]
 	flags := proxyapp.NewCommand().Flags()
-	if err := flags.Parse(container.Args); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, flags.Parse(container.Args))
 	value := func(name string) string { return flags.Lookup(name).Value.String() }
 	for flag, port := range map[string]string{"listen-address": "etcd", "health-address": "health", "metrics-address": "metrics"} {
 		i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == port })
@@ -100,14 +96,8 @@ func TestEtcdProxyExampleFitsTheFlags(t *testing.T) {
 			t.Errorf("--%s=%s is in no volume", flag, value(flag))
 		}
 	}
-	delay, err := flags.GetDuration("drain-delay")
-	if err != nil {
-		t.Fatal(err)
-	}
-	timeout, err := flags.GetDuration("drain-timeout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	delay := must.Get(flags.GetDuration("drain-delay")).Or(t)
+	timeout := must.Get(flags.GetDuration("drain-timeout")).Or(t)
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; delay <= 0 || grace <= delay+timeout {
 		t.Errorf("the pod has %s to end, its flags ask for %s and %s", grace, delay, timeout)
 	}
@@ -143,9 +133,7 @@ func TestServerAcceptsTheEtcdProxyExample(t *testing.T) {
 	server := objects.Connect(t)
 	for _, u := range all {
 		if u.GetKind() == "Namespace" {
-			if err := server.Apply(t.Context(), u); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	controlplane.Shared(t).AllowPods(t, "etcd-storage", "default")

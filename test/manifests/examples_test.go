@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -28,8 +29,7 @@ const (
 // exampleFiles returns the files with Services.
 func exampleFiles(t *testing.T) []string {
 	t.Helper()
-	all, err := filepath.Glob(examples + "/*.yaml")
-	must(t, err)
+	all := must.Get(filepath.Glob(examples + "/*.yaml")).Or(t)
 	var out []string
 	for _, path := range all {
 		if filepath.Base(path) != "nodes.yaml" {
@@ -46,8 +46,7 @@ func exampleFiles(t *testing.T) []string {
 // shows what is refused; the others are planned without a warning.
 func TestExamplesHaveTheirPlans(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(examples + "/README.md")
-	must(t, err)
+	readme := must.Get(os.ReadFile(examples + "/README.md")).Or(t)
 	for _, path := range exampleFiles(t) {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		var out, complaint bytes.Buffer
@@ -60,10 +59,9 @@ func TestExamplesHaveTheirPlans(t *testing.T) {
 		}
 		golden := filepath.Join(examples, name+".plan.txt")
 		if os.Getenv(rewrite) != "" {
-			must(t, os.WriteFile(golden, out.Bytes(), 0o644)) //nolint:gosec // it is part of the repository
+			must.Do(t, os.WriteFile(golden, out.Bytes(), 0o644)) //nolint:gosec // it is part of the repository
 		}
-		want, err := os.ReadFile(golden)
-		must(t, err)
+		want := must.Get(os.ReadFile(golden)).Or(t)
 		if diff := cmp.Diff(string(want), out.String()); diff != "" {
 			t.Errorf("%s is out of date, run this test with %s=1 (-want +have):\n%s", golden, rewrite, diff)
 		}
@@ -78,8 +76,7 @@ func TestServerAcceptsExamples(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)
 	for _, path := range append(exampleFiles(t), examples+"/nodes.yaml") {
-		content, err := os.ReadFile(path)
-		must(t, err)
+		content := must.Get(os.ReadFile(path)).Or(t)
 		all := objects.Parse(t, path, content)
 		for _, u := range all {
 			if u.GetKind() == "Service" {

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operatorapp"
 	"github.com/mooring-dev/mooring/internal/nodesync/app"
 	reflectors "github.com/mooring-dev/mooring/internal/routereflector/app"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -64,10 +65,7 @@ func files(t *testing.T) map[string][]*unstructured.Unstructured {
 			t.Fatalf("no files match %s (%v): run make manifests", pattern, err)
 		}
 		for _, path := range paths {
-			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(path)).Or(t)
 			found[strings.TrimPrefix(path, "../../")] = objects.Parse(t, path, content)
 		}
 	}

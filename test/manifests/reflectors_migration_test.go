@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/predecessor"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -86,7 +87,7 @@ func (m *migration) peer(name, from, to string) {
 func (m *migration) ids() map[string]string {
 	m.t.Helper()
 	var nodes corev1.NodeList
-	must(m.t, m.admin.List(m.t.Context(), &nodes))
+	must.Do(m.t, m.admin.List(m.t.Context(), &nodes))
 	out := map[string]string{}
 	for _, n := range nodes.Items {
 		if id := n.Annotations[routereflector.ClusterIDAnnotation]; id != "" {
@@ -100,7 +101,7 @@ func (m *migration) peers() []string {
 	m.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(calicoCRDs().WithKind(apiv3.KindBGPPeer + "List"))
-	must(m.t, m.admin.List(m.t.Context(), list))
+	must.Do(m.t, m.admin.List(m.t.Context(), list))
 	var out []string
 	for _, p := range list.Items {
 		out = append(out, p.GetName())
@@ -134,8 +135,7 @@ func (m *migration) approve() string {
 	plan := m.must(by[1])
 	m.must(by[2])
 	m.must(by[3])
-	topology, err := topologyMain(m.t, m.admin)
-	must(m.t, err)
+	topology := must.Get(topologyMain(m.t, m.admin)).Or(m.t)
 	if topology.Spec.Adopt != nil || topology.Spec.Rollout.Mode != v1alpha1.RolloutAuto || topology.Spec.Mesh != v1alpha1.MeshManage {
 		m.t.Errorf("afterwards the spec is %+v", topology.Spec)
 	}
@@ -192,7 +192,7 @@ func TestReflectorsMigrationFromTheOldOperator(t *testing.T) {
 	server := objects.ConnectTo(t, m.cluster)
 	for _, u := range files(t)[environmentFile] {
 		if u.GetKind() != "Deployment" {
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	m.must("KUBECTL=kubectl COMPONENT=" + reflectorsName + " IMG=registry.example/x:1 hack/deploy.sh deploy") // what is scaled down later
@@ -314,8 +314,7 @@ func TestReflectorsOldShape(t *testing.T) {
 // TestReflectorsMigrationPageHasAll: the table of variables names each with its default, and the page every reason for which adopting is refused.
 func TestReflectorsMigrationPageHasAll(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(migrationPage)
-	must(t, err)
+	content := must.Get(os.ReadFile(migrationPage)).Or(t)
 	_, section, _ := strings.Cut(string(content), "\n### The variables\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	rows := map[string]string{}

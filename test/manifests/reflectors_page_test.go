@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -37,8 +38,7 @@ const reflectorsPage = "../../docs/components/calico-route-reflector-operator.md
 // commandsOf returns the blocks of commands of a page below each heading, in order.
 func commandsOf(t *testing.T, page string) map[string][]string {
 	t.Helper()
-	content, err := os.ReadFile(page)
-	must(t, err)
+	content := must.Get(os.ReadFile(page)).Or(t)
 	blocks := map[string][]string{}
 	for _, section := range regexp.MustCompile(`(?m)^##+ `).Split(string(content), -1)[1:] {
 		heading, body, _ := strings.Cut(section, "\n")
@@ -61,9 +61,9 @@ func newShell(t *testing.T, c *controlplane.Cluster) *shell {
 	t.Helper()
 	s := &shell{t: t, dir: t.TempDir(), root: testkit.Root(t)}
 	path := filepath.Join(s.dir, "path")
-	must(t, os.Mkdir(path, 0o755)) //nolint:gosec // programs are found in it
+	must.Do(t, os.Mkdir(path, 0o755)) //nolint:gosec // programs are found in it
 	for _, name := range []string{"kubectl", reflectorsName} {
-		must(t, os.Symlink(testkit.Binary(t, name), filepath.Join(path, name)))
+		must.Do(t, os.Symlink(testkit.Binary(t, name), filepath.Join(path, name)))
 	}
 	s.env = []string{"PATH=" + path + ":" + os.Getenv("PATH"), "KUBECONFIG=" + c.Kubeconfig, "HOME=" + s.dir}
 	return s
@@ -107,7 +107,7 @@ func bgpStateOf(t *testing.T, admin client.Client) bgpState {
 	list := func(kind string) []unstructured.Unstructured {
 		all := &unstructured.UnstructuredList{}
 		all.SetGroupVersionKind(calicoCRDs().WithKind(kind + "List"))
-		must(t, admin.List(t.Context(), all))
+		must.Do(t, admin.List(t.Context(), all))
 		return all.Items
 	}
 	for _, c := range list(apiv3.KindBGPConfiguration) {
@@ -119,7 +119,7 @@ func bgpStateOf(t *testing.T, admin client.Client) bgpState {
 	nodes := &unstructured.UnstructuredList{}
 	nodes.SetAPIVersion("v1")
 	nodes.SetKind("NodeList")
-	must(t, admin.List(t.Context(), nodes))
+	must.Do(t, admin.List(t.Context(), nodes))
 	for _, n := range nodes.Items {
 		if n.GetAnnotations()[routereflector.ClusterIDAnnotation] != "" {
 			is.ClusterIDs = append(is.ClusterIDs, n.GetName())
@@ -178,9 +178,8 @@ func TestReflectorsPagesCommandsWork(t *testing.T) {
 // lookFirst runs the offline preview, which needs the cluster for nothing but its objects.
 func (s *shell) lookFirst(blocks []string) {
 	s.t.Helper()
-	sample, err := os.ReadFile(filepath.Join(s.root, "config", reflectorsName, "samples", "default.yaml"))
-	must(s.t, err)
-	must(s.t, os.WriteFile(filepath.Join(s.dir, "topology.yaml"), sample, 0o600))
+	sample := must.Get(os.ReadFile(filepath.Join(s.root, "config", reflectorsName, "samples", "default.yaml"))).Or(s.t)
+	must.Do(s.t, os.WriteFile(filepath.Join(s.dir, "topology.yaml"), sample, 0o600))
 	out, code := s.run(s.dir, blocks[0])
 	if code != 2 || !strings.Contains(out, "Topology main: Flat, 2 clients of 3 reflectors, mesh off in the end.") || strings.Count(out, "Promote Node/") != 3 {
 		s.t.Errorf("looking first: exit code %d\n%s", code, out)
@@ -198,8 +197,7 @@ func (s *shell) byHand(admin client.Client, r *reflectorsRun, blocks []string) {
 	s.must(`kubectl patch rrt main --type merge -p '{"spec":{"reflectors":{"required":{"matchLabels":null},"dedicated":false},"topologyKeys":["topology.kubernetes.io/zone"]}}'`)
 	var hash string
 	testkit.Eventually(s.t, "the plan to be shown", func() string {
-		topology, err := topologyMain(s.t, admin)
-		must(s.t, err)
+		topology := must.Get(topologyMain(s.t, admin)).Or(s.t)
 		if topology.Status.Plan == nil || topology.Status.ObservedGeneration != topology.Generation || topology.Status.Phase != v1alpha1.PhasePending {
 			return fmt.Sprintf("%+v", topology.Status)
 		}
@@ -227,8 +225,7 @@ func (s *shell) byHand(admin client.Client, r *reflectorsRun, blocks []string) {
 // TestReflectorsPageHasEveryField: the page names each field of the spec, and its default where the API server fills one in.
 func TestReflectorsPageHasEveryField(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(reflectorsPage)
-	must(t, err)
+	content := must.Get(os.ReadFile(reflectorsPage)).Or(t)
 	_, section, _ := strings.Cut(string(content), "\n## The object\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := map[string]string{}

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // calicoAPIServer is the account of Calico's own API server, by which it writes what it serves.
@@ -30,8 +31,7 @@ func acting(t *testing.T, c *controlplane.Cluster, user string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters", "system:authenticated"}}
-	out, err := client.New(config, client.Options{})
-	must(t, err)
+	out := must.Get(client.New(config, client.Options{})).Or(t)
 	return out
 }
 
@@ -65,7 +65,7 @@ func TestOnlyTheOperatorWritesItsPeers(t *testing.T) {
 		ours.SetLabels(map[string]string{v1alpha1.TopologyLabel: "main"})
 		kept.SetAnnotations(map[string]string{"projectcalico.org/metadata": fmt.Sprintf(`{"labels":{%q:"main"}}`, v1alpha1.TopologyLabel)})
 		for _, peer := range []*unstructured.Unstructured{ours, kept, others} {
-			must(t, operator.Create(t.Context(), peer.DeepCopy()))
+			must.Do(t, operator.Create(t.Context(), peer.DeepCopy()))
 		}
 		probes := 0
 		testkit.Eventually(t, "the policy to be in force in "+group.String(), func() string {
@@ -84,18 +84,18 @@ func TestOnlyTheOperatorWritesItsPeers(t *testing.T) {
 			if err := person.Delete(t.Context(), peer.DeepCopy()); !refused(err) {
 				t.Errorf("%s %s: deleted by a person: %v", group, peer.GetName(), err)
 			}
-			must(t, edit(operator, peer, spec))
-			must(t, edit(calico, peer, anotherSpec))
+			must.Do(t, edit(operator, peer, spec))
+			must.Do(t, edit(calico, peer, anotherSpec))
 		}
 		// What is nobody's topology's is anybody's, but for becoming a topology's.
-		must(t, edit(person, others, spec))
+		must.Do(t, edit(person, others, spec))
 		if err := edit(person, others, label); !refused(err) {
 			t.Errorf("%s: labeled by a person: %v", group, err)
 		}
 		for _, peer := range []*unstructured.Unstructured{ours, kept} {
-			must(t, operator.Delete(t.Context(), peer.DeepCopy()))
+			must.Do(t, operator.Delete(t.Context(), peer.DeepCopy()))
 		}
-		must(t, person.Delete(t.Context(), others.DeepCopy()))
+		must.Do(t, person.Delete(t.Context(), others.DeepCopy()))
 	}
 	for _, u := range files(t)["dist/calico-route-reflector-operator-kdd.yaml"] {
 		if u.GetName() == "calico-route-reflector-operator-bgp-peers" {

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -32,9 +33,8 @@ func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 	server := objects.ConnectTo(t, cluster)
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-6", Groups: []string{"system:nodes", "system:authenticated"}}
-	kubelet, err := client.New(config, client.Options{})
-	must(t, err)
-	must(t, server.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6"}}))
+	kubelet := must.Get(client.New(config, client.Options{})).Or(t)
+	must.Do(t, server.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6"}}))
 	write := func(c client.Client, status bool, kind, key, value string) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6"}}
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{%q:{%q:%s}}}`, kind, key, value))
@@ -48,14 +48,14 @@ func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 		routereflector.ClusterIDAnnotation: "annotations", v1alpha1.KeepAnnotation: "annotations",
 	}
 	// The attack works where nobody forbids it, or the rest would show nothing.
-	must(t, write(kubelet, false, "labels", v1alpha1.ReflectorLabel, `"main"`))
-	must(t, write(kubelet, true, "annotations", routereflector.ClusterIDAnnotation, `"244.0.0.1"`))
-	must(t, write(server.Client, false, "labels", v1alpha1.ReflectorLabel, "null"))
-	must(t, write(server.Client, false, "annotations", routereflector.ClusterIDAnnotation, "null"))
+	must.Do(t, write(kubelet, false, "labels", v1alpha1.ReflectorLabel, `"main"`))
+	must.Do(t, write(kubelet, true, "annotations", routereflector.ClusterIDAnnotation, `"244.0.0.1"`))
+	must.Do(t, write(server.Client, false, "labels", v1alpha1.ReflectorLabel, "null"))
+	must.Do(t, write(server.Client, false, "annotations", routereflector.ClusterIDAnnotation, "null"))
 	applied := 0
 	for _, u := range files(t)["dist/calico-route-reflector-operator-kubernetes.yaml"] {
 		if strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") && u.GetName() == "calico-route-reflector-operator-node-roles" {
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 			applied++
 		}
 	}
@@ -80,7 +80,7 @@ func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 				t.Errorf("setting %s (status %v): %v", key, status, err)
 			}
 		}
-		must(t, write(server.Client, false, kind, key, `"2"`))
+		must.Do(t, write(server.Client, false, kind, key, `"2"`))
 		for _, value := range []string{"null", `"3"`} {
 			if err := write(kubelet, false, kind, key, value); !refused(err, key) {
 				t.Errorf("changing %s to %s: %v", key, value, err)
@@ -88,17 +88,17 @@ func TestAKubeletCannotMakeItselfAReflector(t *testing.T) {
 		}
 	}
 	// What a kubelet does all day goes on, on a Node that has a role.
-	must(t, write(kubelet, false, "labels", "example.com/rack", `"a"`))
-	must(t, write(kubelet, true, "annotations", "volumes.kubernetes.io/controller-managed-attach-detach", `"true"`))
-	must(t, server.Client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6"}}))
+	must.Do(t, write(kubelet, false, "labels", "example.com/rack", `"a"`))
+	must.Do(t, write(kubelet, true, "annotations", "volumes.kubernetes.io/controller-managed-attach-detach", `"true"`))
+	must.Do(t, server.Client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6"}}))
 	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-6", Labels: map[string]string{v1alpha1.ReflectorLabel: "main"}}}
 	if err := kubelet.Create(t.Context(), again); !refused(err, v1alpha1.ReflectorLabel) {
 		t.Errorf("registering as a reflector: %v", err)
 	}
 	again.Labels = nil
-	must(t, kubelet.Create(t.Context(), again))
+	must.Do(t, kubelet.Create(t.Context(), again))
 	var nodes corev1.NodeList
-	must(t, server.Client.List(t.Context(), &nodes))
+	must.Do(t, server.Client.List(t.Context(), &nodes))
 	if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { _, has := n.Labels[v1alpha1.ReflectorLabel]; return has }) {
 		t.Errorf("there is a reflector: %+v", nodes.Items)
 	}

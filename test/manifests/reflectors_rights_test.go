@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -144,7 +145,7 @@ func (r *reflectorsRun) wholeLife() {
 	ctx := r.t.Context()
 	topology := &v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 	v1alpha1.SetDefaults(topology)
-	must(r.t, r.admin.Create(ctx, topology))
+	must.Do(r.t, r.admin.Create(ctx, topology))
 	first := awaitReady(r.t, r.admin, func(names []string) bool { return len(names) == 3 })
 
 	peer := &unstructured.Unstructured{}
@@ -152,9 +153,9 @@ func (r *reflectorsRun) wholeLife() {
 	peer.SetName("main-clients")
 	// By Calico's own API server, behind which the shipped policy does not see who it is.
 	somebody := acting(r.t, r.cluster, calicoAPIServer)
-	must(r.t, somebody.Patch(ctx, peer, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeSelector":"somebody == 'else'"}}`))))
+	must.Do(r.t, somebody.Patch(ctx, peer, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeSelector":"somebody == 'else'"}}`))))
 	testkit.Eventually(r.t, "the BGPPeer to be put right", func() string {
-		must(r.t, r.admin.Get(ctx, client.ObjectKeyFromObject(peer), peer))
+		must.Do(r.t, r.admin.Get(ctx, client.ObjectKeyFromObject(peer), peer))
 		if is, _, _ := unstructured.NestedString(peer.Object, "spec", "nodeSelector"); is != "!has("+v1alpha1.ReflectorLabel+")" {
 			return "the selector is " + is
 		}
@@ -163,7 +164,7 @@ func (r *reflectorsRun) wholeLife() {
 	r.patch(`{"spec":{"reflectors":{"excluded":{"matchLabels":{"` + corev1.LabelHostname + `":"` + first[0] + `"}}}}}`)
 	awaitReady(r.t, r.admin, func(names []string) bool { return len(names) == 3 && !slices.Contains(names, first[0]) })
 
-	must(r.t, r.admin.Delete(ctx, topology))
+	must.Do(r.t, r.admin.Delete(ctx, topology))
 	testkit.Eventually(r.t, "the topology to be gone", func() string {
 		if is, err := topologyMain(r.t, r.admin); !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("%v, status %+v", err, is.Status)
@@ -182,13 +183,13 @@ func (r *reflectorsRun) scrapeReflectors() {
 	ctx, client := r.t.Context(), r.cluster.Client
 	for _, name := range []string{"reader", "stranger"} {
 		_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		must(r.t, err)
+		must.Do(r.t, err)
 	}
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: metricsReader}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: metricsReader},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "reader", Namespace: namespace}},
 	}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	reader := r.token("reader")
 	lease := app.NewCommand().Flags().Lookup("leader-election-id").DefValue
 	testkit.Eventually(r.t, "the metrics", func() string {

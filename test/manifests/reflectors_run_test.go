@@ -36,6 +36,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -69,14 +70,13 @@ func installReflectors(t *testing.T, c *controlplane.Cluster) client.Client {
 	server := objects.ConnectTo(t, c)
 	for _, u := range files(t)[reflectorsFile] {
 		if u.GetKind() != "Deployment" {
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	scheme := runtime.NewScheme()
-	must(t, corev1.AddToScheme(scheme))
-	must(t, v1alpha1.AddToScheme(scheme))
-	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
-	must(t, err)
+	must.Do(t, corev1.AddToScheme(scheme))
+	must.Do(t, v1alpha1.AddToScheme(scheme))
+	admin := must.Get(client.New(c.Config, client.Options{Scheme: scheme})).Or(t)
 	return admin
 }
 
@@ -89,11 +89,11 @@ func makeReflectorNodes(t *testing.T, admin client.Client, count int) {
 			Labels:      map[string]string{corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%3), corev1.LabelHostname: fmt.Sprintf("node-%d", i)},
 			Annotations: map[string]string{routereflector.IPv4Annotation: fmt.Sprintf("192.0.2.%d/24", i+1)},
 		}}
-		must(t, admin.Create(t.Context(), node))
+		must.Do(t, admin.Create(t.Context(), node))
 		node.Status.Conditions = []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
 		}}
-		must(t, admin.Status().Update(t.Context(), node))
+		must.Do(t, admin.Status().Update(t.Context(), node))
 	}
 }
 
@@ -117,7 +117,7 @@ func startReflectors(t *testing.T, c *controlplane.Cluster, admin client.Client,
 	r := &reflectorsRun{t: t, cluster: c, admin: admin, api: newRecorder(t, c), group: group, address: testkit.FreeAddress(t)}
 	ctx, cancel := context.WithCancel(t.Context())
 	sim, err := calicostatus.Start(ctx, calicostatus.Options{Config: c.Config, Group: group, Up: 200 * time.Millisecond, Answer: 50 * time.Millisecond})
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { cancel(); sim.Wait() })
 	deployment := objects.OfKind[appsv1.Deployment](t, files(t)[reflectorsFile], "Deployment")[0]
 	args := append(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args),
@@ -143,14 +143,14 @@ func (r *reflectorsRun) kubeconfig() string {
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	path := filepath.Join(r.t.TempDir(), "kubeconfig")
-	must(r.t, clientcmd.WriteToFile(*config, path))
+	must.Do(r.t, clientcmd.WriteToFile(*config, path))
 	return path
 }
 
 func (r *reflectorsRun) token(account string) string {
 	r.t.Helper()
 	answer, err := r.cluster.Client.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(r.t, err)
+	must.Do(r.t, err)
 	return answer.Status.Token
 }
 
@@ -161,8 +161,7 @@ func (r *reflectorsRun) metrics(token string) (int, string) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it signs its certificate itself
 	}}
 	defer client.CloseIdleConnections()
-	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.address+"/metrics", nil)
-	must(r.t, err)
+	q := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodGet, "https://"+r.address+"/metrics", nil)).Or(r.t)
 	if token != "" {
 		q.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -171,8 +170,7 @@ func (r *reflectorsRun) metrics(token string) (int, string) {
 		return 0, err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	must(r.t, err)
+	body := must.Get(io.ReadAll(response.Body)).Or(r.t)
 	return response.StatusCode, string(body)
 }
 
@@ -207,7 +205,7 @@ func awaitReady(t *testing.T, admin client.Client, right func(reflectors []strin
 func reflectorsOf(t *testing.T, admin client.Client) []string {
 	t.Helper()
 	var nodes corev1.NodeList
-	must(t, admin.List(t.Context(), &nodes, client.HasLabels{v1alpha1.ReflectorLabel}))
+	must.Do(t, admin.List(t.Context(), &nodes, client.HasLabels{v1alpha1.ReflectorLabel}))
 	var names []string
 	for _, n := range nodes.Items {
 		names = append(names, n.Name)
@@ -219,5 +217,5 @@ func reflectorsOf(t *testing.T, admin client.Client) []string {
 func (r *reflectorsRun) patch(patch string) {
 	r.t.Helper()
 	topology := &v1alpha1.RouteReflectorTopology{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
-	must(r.t, r.admin.Patch(r.t.Context(), topology, client.RawPatch(types.MergePatchType, []byte(patch))))
+	must.Do(r.t, r.admin.Patch(r.t.Context(), topology, client.RawPatch(types.MergePatchType, []byte(patch))))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/test/objects"
 )
 
@@ -45,10 +46,9 @@ func TestServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)
 	for _, crds := range []string{"../objects/testdata/cert-manager-crds.yaml", snapshotKinds} {
-		content, err := os.ReadFile(crds)
-		must(t, err)
+		content := must.Get(os.ReadFile(crds)).Or(t)
 		for _, u := range objects.Parse(t, crds, content) {
-			must(t, server.Apply(t.Context(), u))
+			must.Do(t, server.Apply(t.Context(), u))
 		}
 	}
 	server.DefaultAccount(t, metav1.NamespaceSystem)

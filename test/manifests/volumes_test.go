@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/docloud/csiapp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 	"github.com/mooring-dev/mooring/test/objects"
 )
@@ -171,10 +172,9 @@ func TestVolumeDriverKnowsItsArguments(t *testing.T) {
 func TestVolumesGoOverThePredecessorAndBack(t *testing.T) {
 	t.Parallel()
 	server := objects.Connect(t)
-	content, err := os.ReadFile(snapshotKinds)
-	must(t, err)
+	content := must.Get(os.ReadFile(snapshotKinds)).Or(t)
 	for _, u := range objects.Parse(t, snapshotKinds, content) {
-		must(t, server.Apply(t.Context(), u))
+		must.Do(t, server.Apply(t.Context(), u))
 	}
 	served(t, server, snapshotClass)
 	_, _, ours := volumes(t)
@@ -187,7 +187,7 @@ func TestVolumesGoOverThePredecessorAndBack(t *testing.T) {
 		}
 	}
 	var controller appsv1.StatefulSet
-	must(t, server.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "csi-do-controller"}, &controller))
+	must.Do(t, server.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "csi-do-controller"}, &controller))
 	if image := driverIn(t, &controller.Spec.Template.Spec).Image; !strings.Contains(image, volumesName) {
 		t.Errorf("the image is %s", image)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/spf13/cobra"
 )
 
@@ -19,10 +20,7 @@ func WithCommand(tb testing.TB, newCommand func() (*cobra.Command, error), use f
 	tb.Helper()
 	commands.Lock()
 	defer commands.Unlock()
-	command, err := newCommand()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	command := must.Get(newCommand()).Or(tb)
 	use(command)
 }
 

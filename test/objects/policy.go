@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -69,10 +70,7 @@ func CheckPods(tb testing.TB, source string, all []*unstructured.Unstructured) i
 // Unrestricted says what the restricted Pod Security Standard has against the pod; "" means nothing.
 func Unrestricted(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 	tb.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	evaluator := must.Get(policy.NewEvaluator(policy.DefaultChecks(), nil)).Or(tb)
 	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, meta, spec)); !result.Allowed {
 		return result.ForbiddenDetail()
@@ -83,10 +81,7 @@ func Unrestricted(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) 
 // Standard is the strictest Pod Security Standard of the newest version that the pod meets; the privileged one is met by all.
 func Standard(tb testing.TB, meta *metav1.ObjectMeta, spec *corev1.PodSpec) api.Level {
 	tb.Helper()
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	evaluator := must.Get(policy.NewEvaluator(policy.DefaultChecks(), nil)).Or(tb)
 	for _, level := range []api.Level{api.LevelRestricted, api.LevelBaseline} {
 		version := api.LevelVersion{Level: level, Version: api.LatestVersion()}
 		if policy.AggregateCheckResults(evaluator.EvaluatePod(version, meta, spec)).Allowed {

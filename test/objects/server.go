@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // manager is the field manager of tests.
@@ -45,10 +46,7 @@ func ConnectTo(tb testing.TB, cluster *controlplane.Cluster) *Server {
 	s := &Server{}
 	config := rest.CopyConfig(cluster.Config)
 	config.WarningHandler = s
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must.Get(client.New(config, client.Options{})).Or(tb)
 	s.Client = c
 	return s
 }

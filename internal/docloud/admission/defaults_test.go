@@ -12,15 +12,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A Service is judged with the cluster's defaults, and DigitalOcean is asked about what would be sent with them.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	d, _, err := annotation.NewDefaults(service("certificate-domains", "example.com", "size-unit", "2", "sticky-sessions-cookie-name", "c", "sticky-sessions-cookie-ttl", "60", "network-stack", "IPV4").Annotations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	with := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Region: "nyc1", Defaults: d}
 	without := with
 	without.Defaults = nil

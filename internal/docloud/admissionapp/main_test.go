@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // asProgram makes the test binary the program, so that tests run it as a process of its own without linking it again.
@@ -111,9 +112,7 @@ func newScene(t *testing.T, change ...func(*setting)) *scene {
 
 func (s *scene) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 }
 
 // start runs the program and waits until it is ready.

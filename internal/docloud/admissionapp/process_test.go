@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // served is the serial number of the certificate that the webhook shows now.
@@ -149,9 +150,7 @@ func TestRefusesToStart(t *testing.T) {
 	good := string(testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{}), ca.PEM))
 	empty := t.TempDir()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(" \n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(token, []byte(" \n"), 0o600))
 	for _, tc := range []struct {
 		env, args []string
 		want      string
@@ -233,9 +232,7 @@ func FuzzReview(f *testing.F) {
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "digitalocean-cloud-controller-manager.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	registry := prometheus.NewRegistry()
 	NewMetrics(registry)
 	families, err := registry.Gather()

@@ -12,14 +12,13 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func defaults(t *testing.T, pairs ...string) annotation.Defaults {
 	t.Helper()
 	d, _, err := annotation.NewDefaults(with(pairs...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return d
 }
 

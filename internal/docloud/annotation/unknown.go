@@ -20,19 +20,19 @@ func Families() []string { return []string{Prefix, "service.kubernetes.io/do-loa
 
 // unused warns of annotations that the load balancer's type does not use and of names that are nobody's.
 func (r *reader) unused() {
-	known := map[string]Entry{}
+	var known []string
 	for _, e := range Table() {
-		known[e.Name] = e
+		known = append(known, e.Name)
 		if _, ok := r.values[e.Name]; ok && e.Regional && !e.RegionalNetwork && r.s.Type == TypeRegionalNetwork {
 			r.idle(e.Name, "which has no effect on a load balancer of type "+TypeRegionalNetwork)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
-		if _, ok := known[name]; ok || !slices.ContainsFunc(Families(), func(f string) bool { return strings.HasPrefix(name, f) }) {
+		if slices.Contains(known, name) || !slices.ContainsFunc(Families(), func(f string) bool { return strings.HasPrefix(name, f) }) {
 			continue
 		}
 		message := fmt.Sprintf("annotation %s is not known and has no effect", name)
-		if near := prose.Nearest(name, slices.Sorted(maps.Keys(known)), mostMistaken); near != "" {
+		if near := prose.Nearest(name, slices.Sorted(slices.Values(known)), mostMistaken); near != "" {
 			message += fmt.Sprintf("; did you mean %s?", near)
 		}
 		r.warnings = append(r.warnings, Warning{Reason: ReasonUnknown, Message: message})

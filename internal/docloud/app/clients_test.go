@@ -23,6 +23,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // What a controller does not declare is not sent, with whichever account the controllers write
@@ -33,10 +34,9 @@ func TestControllersWriteWhatTheyDeclare(t *testing.T) {
 		"one account":  clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Config},
 		"one for each": clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(c.Config), c.Client.CoreV1(), metav1.NamespaceSystem),
 	} {
-		client, err := controllerClients{builder, nil}.Client("declared")
-		must(t, err)
+		client := must.Get(controllerClients{builder, nil}.Client("declared")).Or(t)
 		ctx := outputs.Within(t.Context(), "tests", []outputs.Write{{System: outputs.Kubernetes, Kind: "secrets", Verbs: []string{"patch"}}})
-		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "undeclared"}}, metav1.CreateOptions{})
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "undeclared"}}, metav1.CreateOptions{})
 		if !errors.Is(err, outputs.ErrUndeclared) {
 			t.Errorf("%s: a ConfigMap was made: %v", name, err)
 		}
@@ -86,7 +86,7 @@ func TestEventsAboutAServiceAreSigned(t *testing.T) {
 	start()
 	_, err := c.Client.CoreV1().Services("default").Patch(t.Context(), "signed", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"service.beta.kubernetes.io/do-loadbalancer-size-unit":"nonsense"}}}`), metav1.PatchOptions{})
-	must(t, err)
+	must.Do(t, err)
 	var got []string
 	testkit.Eventually(t, "a refusal's Event", func() (problem string) { got, problem = sources("SyncLoadBalancerFailed"); return problem })
 	t.Log(got)

@@ -14,20 +14,19 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // statusPatches is how many patches of the status of Nodes the API server has served.
 func statusPatches(t *testing.T, c *controlplane.Cluster) int {
 	t.Helper()
-	page, err := c.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	must(t, err)
+	page := must.Get(c.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())).Or(t)
 	sum := 0
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="nodes"`) && strings.Contains(line, `subresource="status"`) &&
 			strings.Contains(line, `verb="PATCH"`) {
 			fields := strings.Fields(line)
-			n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			must(t, err)
+			n := must.Get(strconv.ParseFloat(fields[len(fields)-1], 64)).Or(t)
 			sum += int(n)
 		}
 	}
@@ -48,7 +47,7 @@ func TestDualStackNodesAreNotWrittenAgain(t *testing.T) {
 	told := nodes["dual-told"].Networks
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"alpha.kubernetes.io/provided-node-ip":"%s,%s"}}}`, public(told.V4), public(told.V6))
 	_, err := c.Client.CoreV1().Nodes().Patch(t.Context(), "dual-told", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
-	must(t, err)
+	must.Do(t, err)
 	for name, d := range nodes {
 		testkit.Eventually(t, "the Node to be initialized with both addresses", func() string {
 			n, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -77,7 +76,7 @@ func TestDualStackNodesAreNotWrittenAgain(t *testing.T) {
 	}
 	// Somebody takes an address away: it is put back.
 	_, err = c.Client.CoreV1().Nodes().PatchStatus(t.Context(), "dual-1", []byte(`{"status":{"addresses":[{"type":"ExternalIP","address":"`+public(nodes["dual-1"].Networks.V6)+`","$patch":"delete"}]}}`))
-	must(t, err)
+	must.Do(t, err)
 	testkit.Eventually(t, "the address to be back", func() string {
 		n, err := c.Client.CoreV1().Nodes().Get(t.Context(), "dual-1", metav1.GetOptions{})
 		if err != nil || len(n.Status.Addresses) != 4 {

@@ -24,20 +24,15 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Every flag of the framework's own command, which the upstream project is, is accepted with the same default.
 func TestFlagsOfTheFramework(t *testing.T) {
-	framed, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	framed := must.Get(options.NewCloudControllerManagerOptions()).Or(t)
 	theirs := framework.NewCloudControllerManagerCommand(framed, nil, framework.DefaultInitFuncConstructors, names.CCMControllerAliases(),
 		cliflag.NamedFlagSets{}, wait.NeverStop)
-	root, err := NewCommand()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(NewCommand()).Or(t)
 	checked := 0
 	theirs.Flags().VisitAll(func(f *pflag.Flag) {
 		checked++
@@ -120,9 +115,7 @@ func TestOneSentenceAtStart(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	url, token, region := "DO_OVERRIDE_URL="+server.URL, "DO_ACCESS_TOKEN="+sim.DefaultToken, "REGION=nyc1"
@@ -192,10 +185,7 @@ func TestReadEnvironment(t *testing.T) {
 		"DEFAULT_LB_TYPE": "REGIONAL", "PUBLIC_ACCESS_FIREWALL_NAME": "f", "PUBLIC_ACCESS_FIREWALL_TAGS": "a,b", "DEBUG_ADDR": "127.0.0.1:1", "METRICS_ADDR": ":2",
 		"DO_NODE_LABELS_FROM_TAGS": "env=example.com/env",
 	}
-	e, err := readEnvironment(func(name string) string { return values[name] }, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(readEnvironment(func(name string) string { return values[name] }, "")).Or(t)
 	want := environment{
 		token: "t", url: "http://x", metadataURL: "http://169.254.169.254/", qps: 2.5, region: "fra1", clusterID: "c", vpc: "v", defaultType: "REGIONAL",
 		firewallName: "f", firewallTags: []string{"a", "b"}, debugAddr: "127.0.0.1:1", metricsAddr: ":2",

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/upstream"
 )
 
@@ -25,16 +26,15 @@ import (
 func predecessorsAccount(t *testing.T, c *controlplane.Cluster) string {
 	t.Helper()
 	ctx := t.Context()
-	api, err := client.New(c.Config, client.Options{})
-	must(t, err)
+	api := must.Get(client.New(c.Config, client.Options{})).Or(t)
 	const account, namespace = "cloud-controller-manager", "kube-system"
 	for _, u := range upstream.CloudControllerManager() {
 		if u.GetKind() != "Deployment" {
-			must(t, api.Create(ctx, u))
+			must.Do(t, api.Create(ctx, u))
 		}
 	}
 	token, err := c.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	must.Do(t, err)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{
 		Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData, CertificateAuthority: c.Config.CAFile, TLSServerName: c.Config.ServerName,
@@ -43,26 +43,17 @@ func predecessorsAccount(t *testing.T, c *controlplane.Cluster) string {
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, path))
+	must.Do(t, clientcmd.WriteToFile(*config, path))
 	return path
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)
-	must(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, nil)).Or(t)
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	must.Do(t, err)
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	must(t, err)
+	body := must.Get(io.ReadAll(response.Body)).Or(t)
 	return response.StatusCode, string(body)
 }
 
@@ -84,8 +75,7 @@ func listening(t *testing.T, m *manager) int {
 	t.Helper()
 	own := map[string]bool{}
 	process := processOf(t, m)
-	links, err := filepath.Glob(filepath.Join(process, "fd", "*"))
-	must(t, err)
+	links := must.Get(filepath.Glob(filepath.Join(process, "fd", "*"))).Or(t)
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, "socket:[") {
 			own[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")] = true
@@ -96,8 +86,7 @@ func listening(t *testing.T, m *manager) int {
 	}
 	count := 0
 	for _, table := range []string{"tcp", "tcp6"} {
-		data, err := os.ReadFile(filepath.Join(process, "net", table))
-		must(t, err)
+		data := must.Get(os.ReadFile(filepath.Join(process, "net", table))).Or(t)
 		for line := range strings.Lines(string(data)) {
 			if f := strings.Fields(line); len(f) > 9 && f[3] == "0A" && own[f[9]] {
 				count++
@@ -110,8 +99,7 @@ func listening(t *testing.T, m *manager) int {
 // processOf returns the program's folder in /proc, which it tells by the address of its own simulator in the environment.
 func processOf(t *testing.T, m *manager) string {
 	t.Helper()
-	environments, err := filepath.Glob("/proc/[0-9]*/environ")
-	must(t, err)
+	environments := must.Get(filepath.Glob("/proc/[0-9]*/environ")).Or(t)
 	for _, path := range environments {
 		data, err := os.ReadFile(path)
 		if err == nil && strings.Contains(string(data), m.env[1]+"\x00") {

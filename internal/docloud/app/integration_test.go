@@ -21,6 +21,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // manager is the real program, as a process, between a real API server and a simulated DigitalOcean.
@@ -70,24 +71,18 @@ func node(t *testing.T, c *controlplane.Cluster, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 	}
-	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Nodes().Create(t.Context(), object, metav1.CreateOptions{})).Or(t)
 	t.Cleanup(func() { _ = c.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	// A patch, since the manager may have described the Node already.
 	ready := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
-	if _, err := c.Client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(ready)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(ready))).Or(t)
 }
 
 // notReady is what kube-controller-manager says of a Node whose kubelet is silent.
 func notReady(t *testing.T, c *controlplane.Cluster, name string) {
 	t.Helper()
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`
-	if _, err := c.Client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch))).Or(t)
 }
 
 // initialized says what a Node still lacks, nothing if it is all there.
@@ -124,10 +119,7 @@ func absent(t *testing.T, c *controlplane.Cluster, name string) string {
 
 func droplet(t *testing.T, cloud *sim.Simulator, spec sim.DropletSpec) sim.Droplet {
 	t.Helper()
-	d, err := cloud.Account("").CreateDroplet(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(cloud.Account("").CreateDroplet(spec)).Or(t)
 	return d
 }
 
@@ -152,9 +144,7 @@ func TestANodeComesAndGoes(t *testing.T) {
 	began := time.Now()
 	testkit.Eventually(t, "the Nodes to be initialized", func() string { return initialized(t, c, "one", one) + initialized(t, c, "two", two) })
 	t.Logf("initialized after %s", time.Since(began))
-	if err := cloud.Account("").DeleteDroplet("two"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cloud.Account("").DeleteDroplet("two"))
 	notReady(t, c, "two")
 	testkit.Eventually(t, "the Node to vanish", func() string { return absent(t, c, "two") })
 	t.Logf("gone after %s", time.Since(began))
@@ -181,9 +171,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	m := startManager(t, cloud, c.Kubeconfig, nil)
 	readyFleet(t, c, cloud, "keeps-1", "keeps-2", "lost-1", "lost-2")
 	for _, name := range []string{"lost-1", "lost-2"} {
-		if err := cloud.Account("").DeleteDroplet(name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cloud.Account("").DeleteDroplet(name))
 	}
 	mark := cloud.Mark()
 	notReady(t, c, "lost-1")
@@ -213,9 +201,7 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 	forgetRecord(t, c)
 	cloud := sim.New(sim.Options{Seed: 3})
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(sim.DefaultToken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(token, []byte(sim.DefaultToken), 0o600))
 	m := startManager(t, cloud, predecessorsAccount(t, c),
 		[]string{"DO_ACCESS_TOKEN=", "DO_ACCESS_TOKEN_FILE=" + token, "DEBUG_ADDR=127.0.0.1:0", "METRICS_ADDR=127.0.0.1:0",
 			"PUBLIC_ACCESS_FIREWALL_NAME=fw", "PUBLIC_ACCESS_FIREWALL_TAGS=k8s"}, "--v=6", "--leader-elect=true")
@@ -235,9 +221,7 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 		}
 		return fmt.Sprintf("%d others", len(list.Items))
 	})
-	if err := cloud.Account("").DeleteDroplet("role-2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cloud.Account("").DeleteDroplet("role-2"))
 	notReady(t, c, "role-2")
 	testkit.Eventually(t, "the Node to go", func() string { return absent(t, c, "role-2") })
 	if out := m.Output(); strings.Contains(out, "forbidden") {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -70,9 +71,7 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches 
 		Lock: lock, ReleaseOnCancel: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: tick,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { c.leads <- time.Now() }, OnStoppedLeading: func() {}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	go func() {
 		defer close(c.ended)
 		c.elector.Run(ctx)

@@ -22,6 +22,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const balancerID = "kubernetes.digitalocean.com/load-balancer-id"
@@ -30,11 +31,10 @@ const balancerID = "kubernetes.digitalocean.com/load-balancer-id"
 func service(t *testing.T, c *controlplane.Cluster, name string) {
 	t.Helper()
 	services := c.Client.CoreV1().Services("default")
-	_, err := services.Create(t.Context(), &corev1.Service{
+	must.Get(services.Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})
-	must(t, err)
+	}, metav1.CreateOptions{})).Or(t)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		_ = services.Delete(ctx, name, metav1.DeleteOptions{})
@@ -120,8 +120,7 @@ func TestReplicaTakesOverAtOnceAndNothingIsMadeTwice(t *testing.T) {
 		}
 		return ""
 	})
-	s, err := c.Client.CoreV1().Services("default").Get(t.Context(), "under-way", metav1.GetOptions{})
-	must(t, err)
+	s := must.Get(c.Client.CoreV1().Services("default").Get(t.Context(), "under-way", metav1.GetOptions{})).Or(t)
 	if s.Annotations[balancerID] == "" {
 		t.Error("the first leader gave the Lease back before it had noted the load balancer on the Service")
 	}

@@ -19,6 +19,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // secret is a token that nothing else looks like.
@@ -115,8 +116,7 @@ func TestTokenIsNowhere(t *testing.T) {
 		return ""
 	})
 	_, metrics := fetch(t, addressIn(t, m, "METRICS_ADDR")+"/metrics")
-	list, err := c.Client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	list := must.Get(c.Client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})).Or(t)
 	var events strings.Builder
 	for _, e := range list.Items {
 		fmt.Fprintf(&events, "%+v\n", e)

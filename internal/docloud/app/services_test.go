@@ -30,6 +30,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // counted counts what the framework asks of a provider of load balancers.
@@ -81,9 +82,7 @@ func startServices(tb testing.TB, cloud cloudprovider.Interface, quiet bool, nod
 		informer = provider.QuietNodes(informer)
 	}
 	keeper, err := servicecontroller.New(cloud, client, factory.Core().V1().Services(), informer, "kubernetes", featuregate.NewFeatureGate())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan struct{})
 	go func() {
@@ -118,9 +117,7 @@ func TestNodesDoNotKeepTheControllerOfServicesBusy(t *testing.T) {
 			}
 			return ""
 		})
-		if _, err := client.CoreV1().Nodes().Create(t.Context(), readyNode("late"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.CoreV1().Nodes().Create(t.Context(), readyNode("late"), metav1.CreateOptions{})).Or(t)
 		if quiet {
 			<-time.After(time.Second)
 		} else {
@@ -170,9 +167,7 @@ func BenchmarkControllerOfServices(b *testing.B) {
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestReasonsOfBalancersAreAContract(t *testing.T) {
@@ -60,10 +61,7 @@ func TestOwnWritesCountMoreThanListsThatLagBehind(t *testing.T) {
 		list := &balancerList{List: cached.New(stub.read, stub.current, clock.RealClock{}), clock: clock.RealClock{}, settle: 15 * time.Second, writes: map[string]learned{}}
 		names := func() (out []string) {
 			t.Helper()
-			all, err := list.all(t.Context(), list.Stamp(), time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(list.all(t.Context(), list.Stamp(), time.Minute)).Or(t)
 			for _, lb := range all {
 				out = append(out, lb.ID+lb.Name)
 			}
@@ -125,9 +123,7 @@ func TestMemoryOfAServiceIsItsOwn(t *testing.T) {
 	of := func(uid types.UID) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: uid}}
 	}
-	if err := c.remember(t.Context(), memory{"d/a", "1", loadbalancer.Memory{Holds: "lb"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.remember(t.Context(), memory{"d/a", "1", loadbalancer.Memory{Holds: "lb"}}))
 	if first, second := c.recall(of("1")).Holds, c.recall(of("3")).Holds; first != "lb" || second != "" {
 		t.Errorf("remembered %q and %q, want lb and nothing: another Service of the same name", first, second)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/leftovers"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // countedLists are DigitalOcean's lists, and how often they were read. Whatever else is called is a panic.
@@ -64,9 +65,7 @@ func TestUnreferencedCostsNoCall(t *testing.T) {
 	services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	held := waitingService("web")
 	held.Status.Conditions = []metav1.Condition{{Type: loadbalancer.ConditionHeld, Status: metav1.ConditionTrue, Message: "held"}}
-	if err := services.Add(held); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, services.Add(held))
 	c.services, c.nodes = corelisters.NewServiceLister(services), corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil))
 	scraped := func(when, balancers, certificates string) {
 		t.Helper()
@@ -87,20 +86,14 @@ mooring_digitalocean_unreferenced{kind="load_balancer"} ` + balancers + "\n"
 	scraped("before anything runs", "-1", "-1")
 	c.loop.Follow()
 	scraped("before a list is read", "-1", "-1")
-	if _, err := c.LoadBalancers(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.LoadBalancers(t.Context(), time.Minute)).Or(t)
 	scraped("without certificates", "1", "-1")
-	if _, err := c.certificates.Get(t.Context(), 0, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.certificates.Get(t.Context(), 0, time.Minute)).Or(t)
 	scraped("with both", "1", "2")
 	held.Annotations = map[string]string{"service.beta.kubernetes.io/do-loadbalancer-certificate-domains": "a.example.com"}
 	c.list.gone("left", 1)
 	scraped("one is deleted, and one certificate is asked for", "0", "1")
-	if err := services.Delete(&corev1.Service{ObjectMeta: held.ObjectMeta}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, services.Delete(&corev1.Service{ObjectMeta: held.ObjectMeta}))
 	scraped("the Service is gone", "1", "2")
 	clock.Step(2 * time.Hour)
 	scraped("the lists are old", "-1", "-1")

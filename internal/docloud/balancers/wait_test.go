@@ -31,6 +31,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // refusing is an API without load balancers that answers the first POST as it is told, and later ones with a load balancer.
@@ -78,9 +79,7 @@ func (sureFleet) Since() time.Time                                     { return 
 func waitingBalancers(t *testing.T, transport http.RoundTripper) *Controller {
 	t.Helper()
 	client, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: transport, Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b := New(Options{
 		API: client, Fleet: sureFleet{}, Cluster: loadbalancer.Cluster{ID: "c", Region: "nyc1", DefaultType: "REGIONAL"},
 		Metrics: NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{}, Log: logr.Discard(), Timing: Timing{Resync: 24 * time.Hour},
@@ -88,16 +87,12 @@ func waitingBalancers(t *testing.T, transport http.RoundTripper) *Controller {
 	nodes, services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	objects := []*corev1.Service{waitingService("web"), waitingService("other")}
 	for _, s := range objects {
-		if err := services.Add(s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, services.Add(s))
 	}
-	if err := nodes.Add(&corev1.Node{
+	must.Do(t, nodes.Add(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://7"},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.1"}}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	b.nodes, b.services = corelisters.NewNodeLister(nodes), corelisters.NewServiceLister(services)
 	b.client = fake.NewClientset(objects[0], objects[1])
 	b.loop.Follow()

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { cloud.Main(m) }
@@ -89,7 +90,7 @@ func (w *world) service(name string, tags ...string) string {
 		Name: loadbalancer.DefaultName(made), Type: "REGIONAL_NETWORK", Tags: tags,
 		ForwardingRules: []digitalocean.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
 	})
-	w.Must(err)
+	must.Do(w.T, err)
 	w.Annotate(name, annotation.LoadBalancerID, lb.ID)
 	return lb.ID
 }
@@ -110,8 +111,7 @@ func (w *world) run(again time.Duration) {
 // tags are those of a load balancer.
 func (w *world) tags(id string) []string {
 	w.T.Helper()
-	lb, err := w.Account.LoadBalancer(id)
-	w.Must(err)
+	lb := must.Get(w.Account.LoadBalancer(id)).Or(w.T)
 	return lb.Tags
 }
 
@@ -187,7 +187,7 @@ func TestATagThatIsTakenOffComesBack(t *testing.T) {
 		for range 2 {
 			w.tagged(one)
 			w.more()
-			w.Must(w.Account.EditLoadBalancer(one, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"people"} }))
+			must.Do(w.T, w.Account.EditLoadBalancer(one, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"people"} }))
 		}
 		w.tagged(one)
 	})
@@ -199,8 +199,8 @@ func TestOneThatIsGoneDoesNotStopTheOthers(t *testing.T) {
 		one, gone, two := w.service("one"), w.service("gone"), w.service("two")
 		var err error
 		w.frozen, err = w.program.DigitalOcean.LoadBalancers(t.Context())
-		w.Must(err)
-		w.Must(w.Account.DeleteLoadBalancer(gone))
+		must.Do(w.T, err)
+		must.Do(w.T, w.Account.DeleteLoadBalancer(gone))
 		w.run(time.Hour)
 		w.tagged(one, two)
 	})
@@ -216,7 +216,7 @@ func TestNothingIsTaggedInDoubt(t *testing.T) {
 		if got := w.Writes(0); len(got) > 0 {
 			t.Errorf("writes %v", got)
 		}
-		w.Must(w.Sim.Inject(fault.Rule{Route: tagRoute, Kind: fault.CutAfterApply, Nth: 1}, fault.Rule{Route: makeRoute, Kind: fault.Error, Status: 503, Nth: 1}))
+		must.Do(w.T, w.Sim.Inject(fault.Rule{Route: tagRoute, Kind: fault.CutAfterApply, Nth: 1}, fault.Rule{Route: makeRoute, Kind: fault.Error, Status: 503, Nth: 1}))
 		w.set(nil)
 		w.tagged(one)
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const two = "# of the cluster\n" + annotation.SizeUnit + ": \"2\"\n" + annotation.AllowRules + ": ip:192.0.2.1,cidr:10.0.0.0/8\n"
@@ -32,9 +33,7 @@ func env(pairs ...string) func(string) string {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "defaults.yaml")
-	if err := os.WriteFile(file, []byte(two), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(two), 0o600))
 	want := annotation.Defaults{annotation.SizeUnit: "2", annotation.AllowRules: "ip:192.0.2.1,cidr:10.0.0.0/8"}
 	for name, tt := range map[string]struct {
 		env  func(string) string

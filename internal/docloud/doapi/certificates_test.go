@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A certificate is asked for by its domains, is pending, and is listed with all that decides about it; without a response it may be there.
@@ -34,9 +35,7 @@ func TestCreateCertificate(t *testing.T) {
 	if _, err := c.CreateCertificate(t.Context(), r); !errors.Is(err, doapi.ErrRefused) {
 		t.Errorf("a name that is taken: %v", err)
 	}
-	if err := cloud.Inject(fault.Rule{Route: "POST /v2/certificates", Kind: fault.CutAfterApply, Nth: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cloud.Inject(fault.Rule{Route: "POST /v2/certificates", Kind: fault.CutAfterApply, Nth: 1}))
 	r.Name = "other"
 	if _, err := c.CreateCertificate(t.Context(), r); !errors.Is(err, doapi.ErrAmbiguous) {
 		t.Errorf("no response: %v", err)
@@ -52,24 +51,18 @@ func TestDeleteCertificate(t *testing.T) {
 	cloud := digitalocean.New(digitalocean.Options{})
 	c := doapi.NewCleanup(client(t, cloud))
 	made, err := cloud.Account("").CreateCertificate(digitalocean.CertificateSpec{Name: "mooring-1", DNSNames: []string{"a.example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if found, err := c.Certificate(t.Context(), made.ID); err != nil || found.Name != "mooring-1" {
 		t.Errorf("%+v, %v", found, err)
 	}
 	balancer, err := cloud.Account("").CreateLoadBalancer(digitalocean.LoadBalancer{Name: "web", Type: "REGIONAL", ForwardingRules: []digitalocean.ForwardingRule{
 		{EntryProtocol: "https", EntryPort: 443, TargetProtocol: "http", TargetPort: 80, CertificateID: made.ID},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := c.DeleteCertificate(t.Context(), made.ID); !errors.Is(err, doapi.ErrForbidden) {
 		t.Errorf("one in use: %v", err)
 	}
-	if err := cloud.Account("").DeleteLoadBalancer(balancer.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cloud.Account("").DeleteLoadBalancer(balancer.ID))
 	if err := c.DeleteCertificate(t.Context(), made.ID); err != nil {
 		t.Error(err)
 	}

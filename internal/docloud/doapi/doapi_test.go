@@ -27,6 +27,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // client returns a client of a simulator, whose clock is that of the bubble it runs in.
@@ -36,27 +37,20 @@ func client(t *testing.T, cloud *sim.Simulator, change ...func(*doapi.Options)) 
 	for _, c := range change {
 		c(&o)
 	}
-	made, err := doapi.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(doapi.New(o)).Or(t)
 	return made
 }
 
 func inject(t *testing.T, cloud *sim.Simulator, rules ...fault.Rule) {
 	t.Helper()
-	if err := cloud.Inject(rules...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cloud.Inject(rules...))
 }
 
 func droplets(t *testing.T, cloud *sim.Simulator, n int, spec sim.DropletSpec) {
 	t.Helper()
 	for i := range n {
 		spec.Name = fmt.Sprintf("node-%s-%d", spec.Size, i)
-		if _, err := cloud.Account("").CreateDroplet(spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(cloud.Account("").CreateDroplet(spec)).Or(t)
 	}
 }
 
@@ -70,10 +64,7 @@ func TestDroplets(t *testing.T) {
 	if err != nil || len(got) != 403 {
 		t.Fatalf("%d droplets and %v, want 403", len(got), err)
 	}
-	want, err := cloud.Account("").Droplet(fmt.Sprint(got[402].ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(cloud.Account("").Droplet(fmt.Sprint(got[402].ID))).Or(t)
 	d := got[402]
 	if d.Name != want.Name || d.Size != "gpu-h100x1-80gb" || d.Region != "nyc1" || d.Status != instance.StatusActive || d.VPC != want.VPCUUID || d.Created.IsZero() {
 		t.Errorf("got %+v of %+v", d, want)
@@ -311,21 +302,14 @@ func TestTokenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "token")
 		write := func(text string) {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		}
 		write(sim.DefaultToken + "\n")
-		token, err := doapi.NewFileToken(path, clock.RealClock{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(doapi.NewFileToken(path, clock.RealClock{})).Or(t)
 		cloud := sim.New(sim.Options{Seed: 1})
 		c := client(t, cloud, func(o *doapi.Options) { o.Token = token })
 		call := func() error { _, err := c.Account(t.Context()); return err }
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, call())
 		first := c.Epoch()
 		if err := call(); err != nil || c.Epoch() != first {
 			t.Errorf("the epoch went from %d to %d although the token is the same (%v)", first, c.Epoch(), err)
@@ -347,9 +331,7 @@ func TestTokenFile(t *testing.T) {
 		if err := call(); err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 		time.Sleep(time.Minute)
 		if err := call(); err != nil || c.Epoch() != second {
 			t.Errorf("epoch %d, was %d (%v)", c.Epoch(), second, err)
@@ -386,9 +368,7 @@ func TestURL(t *testing.T) {
 		asked = r.URL.Path + " " + r.UserAgent() + " " + r.Header.Get("Authorization")
 	}))
 	c, err := doapi.New(doapi.Options{URL: "http://x/do", Token: doapi.StaticToken("t"), UserAgent: "u", Transport: below})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _ = c.Account(ctx)
@@ -447,9 +427,7 @@ func TestQPS(t *testing.T) {
 		c := client(t, cloud, func(o *doapi.Options) { o.QPS = 2 })
 		began := time.Now()
 		for range 5 {
-			if _, err := c.Account(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Account(t.Context())).Or(t)
 		}
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("five calls at two a second took %s of the bubble's time, want 2s", took)

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func firewallRequest(name string) firewall.Request {
@@ -83,9 +84,7 @@ func TestFirewallsAreWholeAndAmbiguityIsTold(t *testing.T) {
 		c, ctx := client(t, cloud), t.Context()
 		for i := range 201 {
 			made := sim.Firewall{Name: fmt.Sprintf("fw-%d", i), InboundRules: []sim.InboundRule{{Protocol: "tcp", Ports: "80"}}}
-			if _, err := cloud.Account("").CreateFirewall(made); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(cloud.Account("").CreateFirewall(made)).Or(t)
 		}
 		if all, err := c.Firewalls(ctx); err != nil || len(all) != 201 {
 			t.Errorf("%d firewalls, %v", len(all), err)
@@ -112,10 +111,7 @@ func TestTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := sim.New(sim.Options{Seed: 1})
 		c, ctx := client(t, cloud), t.Context()
-		lb, err := c.CreateLoadBalancer(ctx, request("web"), loadbalancer.CreateOnly{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lb := must.Get(c.CreateLoadBalancer(ctx, request("web"), loadbalancer.CreateOnly{})).Or(t)
 		if err := c.TagLoadBalancers(ctx, "k8s:new", []string{lb.ID}); !errors.Is(err, doapi.ErrNotFound) {
 			t.Errorf("without the tag: %v", err)
 		}

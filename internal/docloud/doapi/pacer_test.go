@@ -21,6 +21,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // An answer of 429 on any route holds back all routes, and not one call is made before the time is over.
@@ -160,9 +161,7 @@ func TestHeadRoomIsShown(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		cloud := sim.New(sim.Options{Seed: 1})
 		c := client(t, cloud, func(o *doapi.Options) { o.Metrics = doapi.NewMetrics(registry) })
-		if _, err := c.Account(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Account(t.Context())).Or(t)
 		want := fmt.Sprintf(`
 # HELP mooring_digitalocean_api_rate_limit API calls that the token may make in an hour, as of the last response.
 # TYPE mooring_digitalocean_api_rate_limit gauge

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // answers is a transport that always gives the same answer.
@@ -80,9 +81,7 @@ func TestNotBefore(t *testing.T) {
 					a.header.Set(name, value)
 				}
 				c, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a, Clock: clock.RealClock{}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				_, err = c.CreateLoadBalancer(t.Context(), request("x"), loadbalancer.CreateOnly{})
 				err = fmt.Errorf("wrapped: %w", err)
 				got := doapi.NotBefore(err)
@@ -125,10 +124,7 @@ func TestShortWaitsAreTheClientsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		a := &answers{status: 429, header: http.Header{"Retry-After": {"4"}}}
-		c, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a, Clock: clock.RealClock{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a, Clock: clock.RealClock{}})).Or(t)
 		if _, err := c.Account(t.Context()); !errors.Is(err, doapi.ErrRateLimited) {
 			t.Error(err)
 		}
@@ -143,9 +139,7 @@ func TestTokenIsHiddenInAnswers(t *testing.T) {
 	t.Parallel()
 	a := &answers{status: 400, header: http.Header{}, body: `{"id":"bad","message":"header Authorization: Bearer dop_v1_secret is wrong"}`}
 	c, err := doapi.New(doapi.Options{Token: doapi.StaticToken("dop_v1_secret"), Transport: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = c.Account(t.Context())
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "Bearer (the token) is wrong") {
 		t.Errorf("%v", err)
@@ -157,9 +151,7 @@ func TestLimitOfTheAccountIsNoMissingScope(t *testing.T) {
 	t.Parallel()
 	a := &answers{status: 403, header: http.Header{}, body: `{"id":"forbidden","message":"creating this load balancer will exceed your account's limit"}`}
 	c, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = c.CreateLoadBalancer(t.Context(), request("x"), loadbalancer.CreateOnly{})
 	if !errors.Is(err, doapi.ErrRefused) || errors.Is(err, doapi.ErrForbidden) || strings.Contains(err.Error(), "scope") {
 		t.Errorf("%v", err)
@@ -170,10 +162,7 @@ func TestLimitOfTheAccountIsNoMissingScope(t *testing.T) {
 func TestIDsThatAreNone(t *testing.T) {
 	t.Parallel()
 	a := &answers{status: 200, header: http.Header{}, body: `{}`}
-	c, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Transport: a})).Or(t)
 	for _, id := range []string{"", ".", ".."} {
 		_, read := c.LoadBalancer(t.Context(), id)
 		_, written := c.UpdateLoadBalancer(t.Context(), id, request("x"))

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // What is known of the token follows from answers to whatever was asked, and from nothing else.
@@ -25,10 +26,7 @@ func TestTokenAnswers(t *testing.T) {
 		{Value: digitalocean.DefaultToken}, {Value: narrow, Scopes: []string{"account:read"}},
 	}}}})
 	token, now := &changing{token: narrow}, clocktesting.NewFakeClock(time.Unix(1e9, 0))
-	client, err := doapi.New(doapi.Options{Token: token, Transport: sim.Transport(), Clock: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(doapi.New(doapi.Options{Token: token, Transport: sim.Transport(), Clock: now})).Or(t)
 	is := func(when string, want instance.TokenAnswers) {
 		t.Helper()
 		if diff := cmp.Diff(want, client.TokenAnswers()); diff != "" {
@@ -39,25 +37,19 @@ func TestTokenAnswers(t *testing.T) {
 	account := func() error { _, err := client.Account(ctx); return err }
 	droplets := func() error { _, err := client.OrdinaryDroplets(ctx); return err }
 	is("nothing was asked", instance.TokenAnswers{})
-	if err := sim.Inject(fault.Rule{Kind: fault.Error, Nth: 1, Times: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sim.Inject(fault.Rule{Kind: fault.Error, Nth: 1, Times: 1}))
 	if err := account(); err == nil {
 		t.Fatal("no fault struck")
 	}
 	is("an answer of 5xx", instance.TokenAnswers{})
-	if err := account(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, account())
 	is("accepted", instance.TokenAnswers{Asked: true})
 	if err := droplets(); err == nil {
 		t.Fatal("the scope is there")
 	}
 	forbidden := instance.TokenAnswers{Asked: true, Forbidden: []string{http.MethodGet + " v2/droplets"}}
 	is("without a scope", forbidden)
-	if err := account(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, account())
 	is("another call changes nothing of it", forbidden)
 	sim.Account("a").RevokeToken(narrow)
 	if err := account(); err == nil {
@@ -67,9 +59,7 @@ func TestTokenAnswers(t *testing.T) {
 	token.token = digitalocean.DefaultToken
 	_ = client.Epoch()
 	is("another token, not yet used", instance.TokenAnswers{Asked: true, Refused: true})
-	if err := droplets(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, droplets())
 	is("another token", instance.TokenAnswers{Asked: true})
 }
 
@@ -82,9 +72,7 @@ func TestForbiddenCallsAreForgotten(t *testing.T) {
 	}}}})
 	now := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 	client, err := doapi.New(doapi.Options{Token: doapi.StaticToken(narrow), Transport: sim.Transport(), Clock: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	forbidden := func() int {
 		_, _ = client.OrdinaryDroplets(doapi.Once(t.Context()))
 		return len(client.TokenAnswers().Forbidden)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const everybody = " from 0.0.0.0/0, ::/0"
@@ -125,10 +126,7 @@ func TestOneService(t *testing.T) {
 // The request's form is a contract: what an empty cluster sends.
 func TestTheFormOfARequest(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(firewall.Desired(firewall.Input{Config: config()}).Request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.Marshal(firewall.Desired(firewall.Input{Config: config()}).Request)).Or(t)
 	const anywhere = `{"addresses":["0.0.0.0/0","::/0"]}`
 	const want = `{"name":"k8s-fw","inbound_rules":null,"outbound_rules":[{"protocol":"tcp","ports":"all","destinations":` + anywhere +
 		`},{"protocol":"udp","ports":"all","destinations":` + anywhere + `},{"protocol":"icmp","destinations":` + anywhere +

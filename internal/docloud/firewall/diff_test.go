@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // made is the firewall that a request makes, as DigitalOcean shows it: "0" for all ports.
@@ -158,10 +159,7 @@ func drawInput(t *rapid.T) firewall.Input {
 }
 
 func encode(t *rapid.T, v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(v)).Or(t)
 	return string(data)
 }
 

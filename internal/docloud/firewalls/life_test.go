@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestTheFirewallFollowsServicesAndNothingIsSentAgain(t *testing.T) {
@@ -63,7 +64,7 @@ func (w *world) predecessors(inbound ...digitalocean.InboundRule) digitalocean.F
 			{Protocol: "icmp", Destinations: anywhere}, {Protocol: "udp", Ports: "all", Destinations: anywhere}, {Protocol: "tcp", Ports: "all", Destinations: anywhere},
 		},
 	})
-	w.Must(err)
+	must.Do(w.T, err)
 	return f
 }
 
@@ -98,7 +99,7 @@ func TestDriftIsRepaired(t *testing.T) {
 			"it was renamed":        func(f *digitalocean.Firewall) { f.Name = "renamed-" + f.Name },
 			"the way out is barred": func(f *digitalocean.Firewall) { f.OutboundRules = f.OutboundRules[:1] },
 		} {
-			w.Must(w.Account.EditFirewall(f.ID, edit))
+			must.Do(w.T, w.Account.EditFirewall(f.ID, edit))
 			if got := w.becomes(np); got.ID != f.ID {
 				t.Errorf("%s: it is %+v", name, got)
 			}
@@ -122,7 +123,7 @@ func TestDeletedElsewhereItIsMadeAgain(t *testing.T) {
 		f := w.becomes(np, "tcp 80"+everybody, "tcp 10256"+everybody)
 		w.Annotate("web", annotation.Type, "GLOBAL") // what it had is kept, also when all has to be made again
 		w.ReportedOnce("web", "FirewallConfigError", annotation.Type, `"GLOBAL"`, annotation.TypeRegionalNetwork, "tcp 80 from 0.0.0.0/0")
-		w.Must(w.Account.DeleteFirewall(f.ID))
+		must.Do(w.T, w.Account.DeleteFirewall(f.ID))
 		again := w.becomes(np, "tcp 80"+everybody, "tcp 10256"+everybody)
 		if again.ID == f.ID {
 			t.Error("it was not deleted")
@@ -228,11 +229,10 @@ func TestALoadBalancerThatDoesNotExistStopsItsServiceOnly(t *testing.T) {
 func TestAForeignFirewallIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
-		d, err := w.Account.CreateDroplet(digitalocean.DropletSpec{Name: "other", Tags: []string{"web"}})
-		w.Must(err)
+		d := must.Get(w.Account.CreateDroplet(digitalocean.DropletSpec{Name: "other", Tags: []string{"web"}})).Or(w.T)
 		w.predecessors(open("22"))
 		tags := []string{"web"}
-		w.Must(w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags, f.DropletIDs = &tags, &[]int{d.ID} }))
+		must.Do(w.T, w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags, f.DropletIDs = &tags, &[]int{d.ID} }))
 		np := "tcp " + w.nodePort("np") + everybody
 		w.run()
 		w.ReportedOnce(lease, "FirewallForeign", w.Name, "web", workers)
@@ -241,7 +241,7 @@ func TestAForeignFirewallIsLeftAlone(t *testing.T) {
 			t.Errorf("writes %v", got)
 		}
 		tags = []string{"web", workers} // handed over
-		w.Must(w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags = &tags }))
+		must.Do(w.T, w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags = &tags }))
 		if f := w.becomes(np); !slices.Equal(*f.DropletIDs, []int{d.ID}) {
 			t.Errorf("its droplets are %v: those that people gave it stay", *f.DropletIDs)
 		}
@@ -271,10 +271,9 @@ func TestAnotherAccountIsNotTouched(t *testing.T) {
 		w.run()
 		w.becomes(np)
 		theirs := w.Sim.Account("theirs")
-		_, err := theirs.CreateDroplet(digitalocean.DropletSpec{Name: "x", Tags: []string{workers}})
-		w.Must(err)
+		must.Get(theirs.CreateDroplet(digitalocean.DropletSpec{Name: "x", Tags: []string{workers}})).Or(w.T)
 		made, err := theirs.CreateFirewall(digitalocean.Firewall{Name: w.Name, Tags: &w.config.Tags, InboundRules: []digitalocean.InboundRule{open("22")}})
-		w.Must(err)
+		must.Do(w.T, err)
 		w.Token.Set("theirs")
 		mark := w.Sim.Mark()
 		testkit.Eventually(t, "an event", func() string {

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // somebodys makes a firewall with the name and the tags of the cluster's, as a person or another cluster does.
@@ -40,7 +41,7 @@ func (w *world) lease() *coordinationv1.Lease {
 	if apierrors.IsNotFound(err) {
 		return &coordinationv1.Lease{}
 	}
-	w.Must(err)
+	must.Do(w.T, err)
 	return lease
 }
 
@@ -49,12 +50,12 @@ func (w *world) annotateLease(name, value string) {
 	changed := w.lease()
 	changed.Annotations[name] = value
 	_, err := w.Client.CoordinationV1().Leases(machines.RecordNamespace).Update(w.T.Context(), changed, metav1.UpdateOptions{})
-	w.Must(err)
+	must.Do(w.T, err)
 }
 
 func (w *world) deleteLease() {
 	w.T.Helper()
-	w.Must(w.Client.CoordinationV1().Leases(machines.RecordNamespace).Delete(w.T.Context(), w.Name, metav1.DeleteOptions{}))
+	must.Do(w.T, w.Client.CoordinationV1().Leases(machines.RecordNamespace).Delete(w.T.Context(), w.Name, metav1.DeleteOptions{}))
 }
 
 // replaced is a cluster whose firewall was deleted, and in whose place somebody made another one while no controller ran.
@@ -63,7 +64,7 @@ func (w *world) replaced() digitalocean.Firewall {
 	w.becomes("tcp " + w.port + everybody)
 	w.recordedAs(w.Account.Firewalls()[0].ID)
 	w.Stop()
-	w.Must(w.Account.DeleteFirewall(w.Account.Firewalls()[0].ID))
+	must.Do(w.T, w.Account.DeleteFirewall(w.Account.Firewalls()[0].ID))
 	return w.somebodys()
 }
 
@@ -103,13 +104,13 @@ func TestWhoseTheFirewallIs(t *testing.T) {
 		}
 	}
 	edit := func(change func(*digitalocean.Firewall)) func(*world, digitalocean.Firewall) {
-		return func(w *world, f digitalocean.Firewall) { w.Must(w.Account.EditFirewall(f.ID, change)) }
+		return func(w *world, f digitalocean.Firewall) { must.Do(w.T, w.Account.EditFirewall(f.ID, change)) }
 	}
 	for name, try := range map[string]func(*testing.T, *world){
 		"made by hand in place of a deleted one": kept(func(w *world) digitalocean.Firewall { return w.replaced() }),
 		"the same with a token that shows no tags": kept(func(w *world) digitalocean.Firewall {
 			w.replaced()
-			w.Must(w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags = nil }))
+			must.Do(w.T, w.Account.EditFirewall(w.Name, func(f *digitalocean.Firewall) { f.Tags = nil }))
 			return w.Account.Firewalls()[0]
 		}),
 		"handed over": func(t *testing.T, w *world) {
@@ -124,8 +125,7 @@ func TestWhoseTheFirewallIs(t *testing.T) {
 		},
 		"renamed by hand": ours(edit(func(f *digitalocean.Firewall) { f.Name = "renamed-" + f.Name })),
 		"without its tags": ours(func(w *world, f digitalocean.Firewall) {
-			_, err := w.Account.CreateDroplet(digitalocean.DropletSpec{Name: "web", Tags: []string{"web"}})
-			w.Must(err)
+			must.Get(w.Account.CreateDroplet(digitalocean.DropletSpec{Name: "web", Tags: []string{"web"}})).Or(w.T)
 			edit(func(f *digitalocean.Firewall) { f.Tags = &[]string{"web"} })(w, f)
 		}),
 		"another name is configured": ours(func(w *world, _ digitalocean.Firewall) {
@@ -183,7 +183,7 @@ func TestCrashAroundTheRecord(t *testing.T) {
 						return ended() || len(w.Account.Firewalls()) == 1 && w.lease().Annotations[firewall.RecordAnnotation] != ""
 					})
 					if all := w.Account.Firewalls(); len(all) == 1 {
-						w.Must(w.Account.DeleteFirewall(all[0].ID))
+						must.Do(w.T, w.Account.DeleteFirewall(all[0].ID))
 					}
 					w.Until("another, or the end", func() bool { return ended() || len(w.Account.Firewalls()) == 1 })
 					w.Stop()

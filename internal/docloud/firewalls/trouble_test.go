@@ -11,6 +11,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) {
@@ -21,7 +22,7 @@ func TestAPostWithoutAnAnswerMakesNoDuplicate(t *testing.T) {
 				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(late)
-					w.Must(w.Sim.Inject(fault.Rule{Route: postRoute, Kind: kind, Nth: 1}))
+					must.Do(w.T, w.Sim.Inject(fault.Rule{Route: postRoute, Kind: kind, Nth: 1}))
 					np := "tcp " + w.nodePort("np") + everybody
 					w.run()
 					f := w.becomes(np)
@@ -51,7 +52,7 @@ func TestFaultsPass(t *testing.T) {
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 				w.predecessors(open("22"))
 				before := w.Account.Firewalls()[0].ID
-				w.Must(w.Sim.Inject(rule))
+				must.Do(w.T, w.Sim.Inject(rule))
 				np := "tcp " + w.nodePort("np") + everybody
 				w.run()
 				if f := w.becomes(np); f.ID != before {

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { cloud.Main(m) }
@@ -112,7 +113,7 @@ func (w *world) balancer(name string) string {
 		Name: name, Type: "REGIONAL_NETWORK",
 		ForwardingRules: []digitalocean.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
 	})
-	w.Must(err)
+	must.Do(w.T, err)
 	return lb.ID
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func certificate(id, name string, kind loadbalancer.CertificateType) loadbalancer.Certificate {
@@ -62,9 +63,7 @@ func TestRenewalIsFollowed(t *testing.T) {
 	in.Observed = &o
 	in.Certificates = []loadbalancer.Certificate{certificate("old", "web", loadbalancer.CertificateLetsEncrypt), certificate("new", "web", loadbalancer.CertificateLetsEncrypt)}
 	result, err := loadbalancer.Desired(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if diff := cmp.Diff(map[string]string{annotation.CertificateID: "new"}, result.Annotate); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}

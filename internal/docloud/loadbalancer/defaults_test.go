@@ -14,15 +14,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // defaulted is an input whose cluster has defaults, given like the annotations of a Service.
 func defaulted(t *testing.T, s *corev1.Service, pairs ...string) loadbalancer.Input {
 	t.Helper()
 	d, _, err := annotation.NewDefaults(service(pairs...).Annotations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	in := input(s)
 	in.Cluster.Defaults = d
 	return in
@@ -121,14 +120,9 @@ func TestDefaultsAndWhatIsWritten(t *testing.T) {
 			own = append(own, name, map[string]string{"size-unit": "1", "protocol": "tcp", "http-idle-timeout-seconds": "60", "enable-proxy-protocol": "false", "certificate-name": "web"}[name])
 		}
 		d, _, err := annotation.NewDefaults(service(pairs...).Annotations)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		in := input(service(own...))
-		plain, err := loadbalancer.Desired(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(loadbalancer.Desired(in)).Or(t)
 		in.Cluster.Defaults = d
 		with, err := loadbalancer.Desired(in)
 		if err != nil || cmp.Diff(plain.Request, with.Request) != "" {

@@ -16,16 +16,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The request, byte for byte: what scripts and the upstream project's users know.
 func TestRequestBytes(t *testing.T) {
 	t.Parallel()
 	in := input(service("ip", "192.0.2.44", "certificate-id", "cert-1", "http-idle-timeout-seconds", "0", "subnet-uuid", "s", "size-unit", "2"))
-	result, err := loadbalancer.Desired(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(loadbalancer.Desired(in)).Or(t)
 	got, err := json.Marshal(result.Request)
 	want := `{"name":"a0a1b2c3d4e5f60718293a4b5c6d7e8f","algorithm":"round_robin","region":"nyc1","size_unit":2,"type":"REGIONAL",` +
 		`"forwarding_rules":[{"entry_protocol":"tcp","entry_port":80,"target_protocol":"tcp","target_port":30080},` +
@@ -219,10 +217,7 @@ func TestForwardingRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := loadbalancer.Desired(input(tt.service))
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := must.Get(loadbalancer.Desired(input(tt.service))).Or(t)
 			var got []string
 			for _, rule := range result.Request.ForwardingRules {
 				got = append(got, rule.String())
@@ -261,10 +256,7 @@ func TestHealthChecks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := loadbalancer.Desired(input(tt.service))
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := must.Get(loadbalancer.Desired(input(tt.service))).Or(t)
 			h := result.Request.HealthCheck
 			if h.String() != tt.want {
 				t.Errorf("%s, want %s", h, tt.want)
@@ -317,10 +309,7 @@ func TestNodes(t *testing.T) {
 			t.Parallel()
 			in := input(service(tt.annotations...))
 			in.Nodes, in.Droplets = tt.nodes, droplets
-			result, err := loadbalancer.Desired(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := must.Get(loadbalancer.Desired(in)).Or(t)
 			if diff := cmp.Diff(tt.want, result.Request.DropletIDs); diff != "" || result.Request.NetworkStack != tt.stack {
 				t.Errorf("stack %s, droplets (-want +got):\n%s", result.Request.NetworkStack, diff)
 			}
@@ -346,10 +335,7 @@ func TestFixedFieldsAreKept(t *testing.T) {
 		ID: lbID, Name: "renamed by hand", Type: network, Network: "EXTERNAL", NetworkStack: "DUALSTACK", Region: "ams3", VPC: "theirs", IP: "203.0.113.9",
 	}
 	in.Nodes = nodes(dual(1), v4(2))
-	result, err := loadbalancer.Desired(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(loadbalancer.Desired(in)).Or(t)
 	r := result.Request
 	got := []string{r.Name, r.Type, r.Network, r.NetworkStack, r.Region, r.VPC, r.ForwardingRules[0].String()}
 	if diff := cmp.Diff([]string{"renamed by hand", network, "EXTERNAL", "DUALSTACK", "ams3", "theirs", "tcp:80 → tcp:80"}, got); diff != "" {

@@ -10,15 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // desired is the request for a Service, which must have one.
 func desired(t *testing.T, in loadbalancer.Input) loadbalancer.Request {
 	t.Helper()
-	result, err := loadbalancer.Desired(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(loadbalancer.Desired(in)).Or(t)
 	return result.Request
 }
 

@@ -63,8 +63,10 @@ func (s *stage) pass(t interface{ Fatalf(string, ...any) }, intent loadbalancer.
 		w.Stamp++
 		plan := loadbalancer.MakePlan(w)
 		again := loadbalancer.MakePlan(w)
-		if diff := cmp.Diff(plan, again, cmp.Exporter(nothingHidden), cmp.Comparer(sameError)); diff != "" {
-			t.Fatalf("the same world, another plan:\n%s", diff)
+		if !reflect.DeepEqual(plan, again) { // cmp is ten times as slow, and errors may differ in all but their text
+			if diff := cmp.Diff(plan, again, cmp.Exporter(nothingHidden), cmp.Comparer(sameError)); diff != "" {
+				t.Fatalf("the same world, another plan:\n%s", diff)
+			}
 		}
 		w.Memory = plan.Memory
 		switch {

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // drawAnnotations draws annotations that mostly mean something together.
@@ -117,10 +118,7 @@ func TestIdempotent(t *testing.T) {
 			t.Fatalf("differs from what made it: %q\nrequest %+v\nobserved %+v", got, first.Request, o)
 		}
 		in.Observed = &o
-		second, err := loadbalancer.Desired(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := must.Get(loadbalancer.Desired(in)).Or(t)
 		want := first.Request
 		if len(want.Tags) > 0 {
 			want.Tags = append(slices.Clone(want.Tags), "somebody") // the tag that keeps gives it besides

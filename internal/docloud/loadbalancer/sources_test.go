@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestSources(t *testing.T) {
@@ -39,9 +40,7 @@ func TestSources(t *testing.T) {
 			Spec:       corev1.ServiceSpec{LoadBalancerSourceRanges: tt.ranges},
 		}
 		settings, _, err := annotation.Parse(s.Annotations, annotation.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		sources, err := loadbalancer.Sources(s, settings)
 		got := fmt.Sprint(sources)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Existing clusters and dashboards hold these strings.
@@ -106,16 +107,12 @@ func TestRecordThatCannotBeUsed(t *testing.T) {
 				if tt.lease.Annotations[AccountAnnotation] == "OURS" {
 					tt.lease.Annotations[AccountAnnotation] = h.cloud.Account("").UUID()
 				}
-				if err := client.Tracker().Add(tt.lease); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, client.Tracker().Add(tt.lease))
 			}
 			if tt.prepare != nil {
 				tt.prepare(client)
 			}
-			if err := h.cloud.Account("").DeleteDroplet("node-0"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.cloud.Account("").DeleteDroplet("node-0"))
 			for range 10 {
 				exists, err := h.machines.InstanceExists(t.Context(), h.nodes[0])
 				if !exists || err == nil || !strings.Contains(err.Error(), tt.says) {
@@ -148,12 +145,8 @@ func TestTokenOfAColleague(t *testing.T) {
 		t.Fatalf("%+v, %v", lease, err)
 	}
 	lease.Annotations[AccountAnnotation] = "a-colleague"
-	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.cloud.Account("").DeleteDroplet("node-0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(leases.Update(t.Context(), lease, metav1.UpdateOptions{})).Or(t)
+	must.Do(t, h.cloud.Account("").DeleteDroplet("node-0"))
 	h.restart()
 	if exists, err := h.machines.InstanceExists(t.Context(), h.nodes[0]); exists || err != nil {
 		t.Errorf("%v, %v; want that it is gone", exists, err)
@@ -174,9 +167,7 @@ func TestTwoLeaders(t *testing.T) {
 		}
 	}
 	ours := accountRecord{Account: instance.Account{UUID: "ours", Team: "t"}}
-	if err := one.save(ctx, ours); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one.save(ctx, ours))
 	if err := two.save(ctx, accountRecord{Account: instance.Account{UUID: "theirs"}}); !errors.Is(err, errRecordMoved) {
 		t.Errorf("the second one to bind the cluster: %v", err)
 	}
@@ -184,9 +175,7 @@ func TestTwoLeaders(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// Deleted meanwhile: it must not come back by itself.
-	if err := client.CoordinationV1().Leases(RecordNamespace).Delete(ctx, RecordName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.CoordinationV1().Leases(RecordNamespace).Delete(ctx, RecordName, metav1.DeleteOptions{}))
 	if err := one.save(ctx, ours); !errors.Is(err, errRecordMoved) {
 		t.Errorf("a record that an operator deleted: %v", err)
 	}
@@ -198,9 +187,7 @@ func TestPaceOutlivesTheProcess(t *testing.T) {
 	h := newHour(t, 40)
 	h.pass(0)
 	for _, node := range h.nodes[:20] {
-		if err := h.cloud.Account("").DeleteDroplet(node.Name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.cloud.Account("").DeleteDroplet(node.Name))
 	}
 	gone := 0
 	left := h.nodes[:20]
@@ -231,9 +218,7 @@ func TestWhoseTheTokenIsIsAskedAgain(t *testing.T) {
 		"at once": func(h *hour) error { return h.machines.TrustedNow(t.Context()) },
 	} {
 		h := newHour(t, 3)
-		if err := h.machines.TrustedNow(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.machines.TrustedNow(t.Context()))
 		h.cloud.Account("").RevokeToken(sim.DefaultToken)
 		h.cloud.Account("theirs").AddToken(sim.Token{Value: sim.DefaultToken})
 		if err := ask(h); err == nil || !strings.Contains(err.Error(), "this cluster's droplets are in account") {

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
@@ -32,10 +33,7 @@ const dropletRoute = "GET /v2/droplets/{droplet_id}"
 func TestNodeFollowsDroplet(t *testing.T) {
 	both(t, sim.Options{Seed: 1}, func(t *testing.T, w *world) {
 		droplets := w.fleet(3)
-		got, err := w.node(droplets[0].Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(w.node(droplets[0].Name)).Or(t)
 		want := []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: droplets[0].Name},
 			{Type: corev1.NodeInternalIP, Address: cloud.Address(droplets[0], "private")},
@@ -128,9 +126,7 @@ func TestUnseenDropletIsNotGone(t *testing.T) {
 // well again.
 func TestAnotherAccountDeletesNothing(t *testing.T) {
 	both(t, sim.Options{Seed: 3, Accounts: []sim.AccountOptions{{Name: "ours", Tokens: []sim.Token{{Value: sim.DefaultToken}}}, {Name: "theirs", Tokens: []sim.Token{{Value: "their-token"}}}}}, func(t *testing.T, w *world) {
-		if _, err := w.Sim.Account("theirs").CreateDroplet(sim.DropletSpec{Name: "a-droplet-of-theirs"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Sim.Account("theirs").CreateDroplet(sim.DropletSpec{Name: "a-droplet-of-theirs"})).Or(t)
 		droplets := w.fleet(3)
 		w.Stop()
 		w.useToken("their-token")
@@ -167,9 +163,7 @@ func TestRecordDeletedByTheOperator(t *testing.T) {
 		droplets := w.fleet(2)
 		w.Stop()
 		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
-		if err := leases.Delete(t.Context(), w.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, leases.Delete(t.Context(), w.Name, metav1.DeleteOptions{}))
 		// Without a record and with the wrong token nothing is visible: it is not bound, and nothing is deleted.
 		w.useToken("their-token")
 		w.SetReady(droplets[0].Name, false)
@@ -234,9 +228,7 @@ func TestBrokenListsDeleteNothing(t *testing.T) {
 			t.Parallel()
 			simulated(t, sim.Options{Seed: 6}, func(t *testing.T, w *world) {
 				droplets := w.fleet(5)
-				if err := w.Sim.Inject(rules...); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.Sim.Inject(rules...))
 				w.DeleteDroplet(droplets[4].ID)
 				for _, d := range droplets {
 					w.SetReady(d.Name, false)
@@ -349,10 +341,7 @@ func TestUnusualDroplets(t *testing.T) {
 		for _, d := range []sim.Droplet{gpu, public, private, byAddress} {
 			testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
 		}
-		n, err := w.node(public.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(w.node(public.Name)).Or(t)
 		want := []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: public.Name},
 			{Type: corev1.NodeExternalIP, Address: cloud.Address(public, "public")},
@@ -378,9 +367,7 @@ func TestLateAddresses(t *testing.T) {
 		inner := sim.NetworkV4{IPAddress: "10.1.2.3", Netmask: "255.255.0.0", Type: "private"}
 		outer := sim.NetworkV4{IPAddress: "198.51.100.7", Netmask: "255.255.255.0", Type: "public"}
 		set := func(networks ...sim.NetworkV4) {
-			if err := w.Account.SetDropletNetworks(fmt.Sprint(d.ID), sim.Networks{V4: networks}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Account.SetDropletNetworks(fmt.Sprint(d.ID), sim.Networks{V4: networks}))
 		}
 		set(inner)
 		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(d) })
@@ -406,10 +393,7 @@ func TestPowerOff(t *testing.T) {
 	simulated(t, sim.Options{Seed: 11}, func(t *testing.T, w *world) {
 		d := w.fleet(2)[0]
 		tainted := func() bool {
-			n, err := w.node(d.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(w.node(d.Name)).Or(t)
 			for _, taint := range n.Spec.Taints {
 				if taint.Key == cloudproviderapi.TaintNodeShutdown {
 					return true
@@ -418,9 +402,7 @@ func TestPowerOff(t *testing.T) {
 			return false
 		}
 		power := func(status string, ready bool) {
-			if err := w.Account.SetDropletStatus(fmt.Sprint(d.ID), status); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Account.SetDropletStatus(fmt.Sprint(d.ID), status))
 			w.SetReady(d.Name, ready)
 		}
 		power("off", false)
@@ -525,9 +507,7 @@ func TestStorm(t *testing.T) {
 			t.Parallel()
 			simulated(t, sim.Options{Seed: first + day, Consistency: sim.Consistency{List: 300 * time.Millisecond, Get: 100 * time.Millisecond}}, func(t *testing.T, w *world) {
 				droplets := w.fleet(8)
-				if err := w.Sim.Inject(fault.Storm(0.08)...); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.Sim.Inject(fault.Storm(0.08)...))
 				for _, d := range droplets {
 					w.SetReady(d.Name, false)
 				}
@@ -554,16 +534,10 @@ func TestTwoLeadersOnOneRecord(t *testing.T) {
 		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
 		one, two := &ledger{leases: leases, name: w.Name}, &ledger{leases: leases, name: w.Name}
 		r := accountRecord{Account: instance.Account{UUID: "ours", Team: "t"}}
-		if err := one.save(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := two.load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, one.save(t.Context(), r))
+		must.Get(two.load(t.Context())).Or(t)
 		r.Memory.Gone = []instance.Loss{{Droplet: 1, At: time.Unix(1e9, 0)}}
-		if err := one.save(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, one.save(t.Context(), r))
 		r.Memory.Gone[0].Droplet = 2
 		if err := two.save(t.Context(), r); !errors.Is(err, errRecordMoved) {
 			t.Errorf("the other's loss was overwritten: %v", err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // hour plays the framework's part for an hour of simulated time: it describes all Nodes every five minutes (the default of
@@ -42,21 +43,14 @@ func newHour(tb testing.TB, nodes int) *hour {
 	h.indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	client := fake.NewClientset()
 	for i := range nodes {
-		d, err := h.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: fmt.Sprintf("node-%d", i)})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		d := must.Get(h.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: fmt.Sprintf("node-%d", i)})).Or(tb)
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: d.Name, UID: "uid-of-" + "a-node"},
 			Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("digitalocean://%d", d.ID)},
 		}
 		h.nodes = append(h.nodes, node)
-		if err := h.indexer.Add(node); err != nil {
-			tb.Fatal(err)
-		}
-		if err := client.Tracker().Add(node); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, h.indexer.Add(node))
+		must.Do(tb, client.Tracker().Add(node))
 	}
 	h.client = client
 	h.restart()
@@ -67,9 +61,7 @@ func newHour(tb testing.TB, nodes int) *hour {
 func (h *hour) restart() {
 	h.t.Helper()
 	api, err := doapi.New(doapi.Options{URL: "https://api.digitalocean.com", Token: doapi.StaticToken(sim.DefaultToken), Transport: h.cloud.Transport(), Clock: h.clock})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, err)
 	m := New(api, NewSnapshot(api, h.clock), DefaultConfig(), h.clock, prometheus.NewRegistry())
 	m.client, m.guard.ledger.leases = h.client, h.client.CoordinationV1().Leases(RecordNamespace)
 	m.lister, m.synced = corelisters.NewNodeLister(h.indexer), func() bool { return true }
@@ -99,9 +91,7 @@ func (h *hour) monitor(ctx context.Context, doubtful []*corev1.Node, gone *int) 
 		exists, err := h.machines.InstanceExists(ctx, node)
 		if err == nil && !exists {
 			*gone++
-			if err := h.indexer.Delete(node); err != nil {
-				h.t.Fatal(err)
-			}
+			must.Do(h.t, h.indexer.Delete(node))
 			continue
 		}
 		left = append(left, node)
@@ -148,9 +138,7 @@ func TestCallsOfALargeLoss(t *testing.T) {
 	h := newHour(t, 100)
 	h.pass(0)
 	for _, node := range h.nodes[:90] {
-		if err := h.cloud.Account("").DeleteDroplet(node.Name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.cloud.Account("").DeleteDroplet(node.Name))
 	}
 	calls, gone := h.pass(90)
 	t.Logf("%d calls, %d Nodes given up", calls, gone)

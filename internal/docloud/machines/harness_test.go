@@ -28,6 +28,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // world is the framework's two controllers of Nodes with the provider's part.
@@ -67,7 +68,7 @@ func both(t *testing.T, options sim.Options, body func(t *testing.T, w *world)) 
 
 func (w *world) useToken(token string) {
 	w.T.Helper()
-	w.Must(os.WriteFile(w.token, []byte(token+"\n"), 0o600))
+	must.Do(w.T, os.WriteFile(w.token, []byte(token+"\n"), 0o600))
 }
 
 // withoutBalancers is a provider of machines alone.
@@ -84,8 +85,7 @@ func (withoutBalancers) ProviderName() string                             { retu
 // run starts what the product's process has of Nodes: the framework's two controllers and the provider.
 func (w *world) run() {
 	w.T.Helper()
-	token, err := doapi.NewFileToken(w.token, clock.RealClock{})
-	w.Must(err)
+	token := must.Get(doapi.NewFileToken(w.token, clock.RealClock{})).Or(w.T)
 	p := w.NewProgram(token)
 	w.machines = New(p.DigitalOcean, newSnapshot(p.DigitalOcean, clock.RealClock{}, 100*time.Millisecond, time.Second), w.config, clock.RealClock{}, w.Registry)
 	p.Run(w.machines.Start)
@@ -93,9 +93,9 @@ func (w *world) run() {
 	w.machines.Follow(p.Informers)
 	provider := withoutBalancers{machines: w.machines}
 	initializer, err := cloudnode.NewCloudNodeController(nodes, p.Client, provider, 500*time.Millisecond, 1, 1)
-	w.Must(err)
+	must.Do(w.T, err)
 	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.Client, provider, 200*time.Millisecond, 1)
-	w.Must(err)
+	must.Do(w.T, err)
 	p.Start(initializer.RunWithContext, monitor.Run)
 }
 
@@ -189,10 +189,7 @@ func (w *world) lease() (map[string]string, error) {
 func (w *world) grants() func() map[int]time.Time {
 	w.T.Helper()
 	leases := w.Client.CoordinationV1().Leases(RecordNamespace)
-	watcher, err := leases.Watch(w.T.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	watcher := must.Get(leases.Watch(w.T.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})).Or(w.T)
 	w.T.Cleanup(watcher.Stop)
 	var mu sync.Mutex
 	granted := map[int]time.Time{}

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const (
@@ -65,9 +66,7 @@ func (w *world) looked() {
 
 func (w *world) tag(droplet sim.Droplet, tags ...string) {
 	w.T.Helper()
-	if err := w.Account.SetDropletTags(fmt.Sprint(droplet.ID), tags...); err != nil {
-		w.T.Fatal(err)
-	}
+	must.Do(w.T, w.Account.SetDropletTags(fmt.Sprint(droplet.ID), tags...))
 }
 
 // watchLabels notes whether a Node is ever without the taint of new ones and without a label.
@@ -156,15 +155,9 @@ func TestLabelsStayWhereTagsCannotBeSeen(t *testing.T) {
 		testkit.Eventually(t, "the label", labeled)
 		testkit.Eventually(t, "the Node to be initialized", func() string { return w.initialized(droplet) })
 		w.looked()
-		before, err := w.node(droplet.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(w.node(droplet.Name)).Or(t)
 		w.looked()
-		after, err := w.node(droplet.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must.Get(w.node(droplet.Name)).Or(t)
 		if before.ResourceVersion != after.ResourceVersion {
 			t.Errorf("the Node was written although nothing differs:\n%s", cmp.Diff(before, after))
 		}
@@ -197,10 +190,7 @@ func TestLabelsAreWrittenToWhatIsThere(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		m.waiting.loop.Run(ended) // nothing else would end its queue
-		stale, err := w.node(w.NodeName(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stale := must.Get(w.node(w.NodeName(0))).Or(t)
 		w.PatchNode(stale.Name, `{"metadata":{"labels":{"x.example/env":"mine","x.example/other":"1"}}}`)
 		tags := instance.LabelWorld{Tags: []string{"env:prod", "team:db"}, Complete: true}
 		wrote, problems, err := m.writeLabels(t.Context(), stale, tags)
@@ -212,9 +202,7 @@ func TestLabelsAreWrittenToWhatIsThere(t *testing.T) {
 			t.Error(problem)
 		}
 		nodes := w.Client.CoreV1().Nodes()
-		if err := nodes.Delete(t.Context(), stale.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, nodes.Delete(t.Context(), stale.Name, metav1.DeleteOptions{}))
 		if _, _, err := m.writeLabels(t.Context(), stale, tags); err == nil {
 			t.Error("a Node that is gone was written")
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // slowLister takes a second for each list, which has one droplet more each time.
@@ -83,10 +84,7 @@ func TestFailingList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowLister{}
 		s := NewSnapshot(api, clock.RealClock{})
-		first, err := s.Get(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(s.Get(t.Context(), time.Minute)).Or(t)
 		api.fail.Store(true)
 		began := time.Now()
 		for time.Since(began) < time.Hour {
@@ -112,9 +110,7 @@ func TestListOfAnotherToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowLister{}
 		s := NewSnapshot(api, clock.RealClock{})
-		if _, err := s.Get(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Get(t.Context(), time.Minute)).Or(t)
 		api.epoch.Add(1)
 		go func() {
 			time.Sleep(500 * time.Millisecond)

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // condition reads the condition about the token as a tool would.
@@ -76,15 +77,9 @@ func TestTokenConditionIsRecorded(t *testing.T) {
 		w.fleet(2)
 		since := w.tokenIs(metav1.ConditionTrue, instance.TokenAccepted).LastTransitionTime
 		leases := w.Client.CoordinationV1().Leases(RecordNamespace)
-		before, err := leases.Get(t.Context(), w.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(leases.Get(t.Context(), w.Name, metav1.GetOptions{})).Or(t)
 		w.looked()
-		after, err := leases.Get(t.Context(), w.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must.Get(leases.Get(t.Context(), w.Name, metav1.GetOptions{})).Or(t)
 		if before.ResourceVersion != after.ResourceVersion {
 			t.Errorf("the record was written although nothing has changed:\n%v\n%v", before.Annotations, after.Annotations)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // outage is an API that does not serve for a while.
@@ -53,10 +54,7 @@ func (s *sleeper) Wake()                                                        
 // As soon as DigitalOcean serves again, what waits after a failure is woken, once; while it serves, nothing is asked.
 func TestWhatWaitsIsWokenWhenDigitalOceanServesAgain(t *testing.T) {
 	t.Parallel()
-	api, err := doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must.Get(doapi.New(doapi.Options{Token: doapi.StaticToken("t"), Clock: clock.RealClock{}})).Or(t)
 	gate := &reconcile.Gate{}
 	keeper := balancers.New(balancers.Options{
 		API: api, Metrics: balancers.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{}, Log: logr.Discard(), Gate: gate,

@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const dropletRoute = "GET /v2/droplets/{droplet_id}"
@@ -73,14 +74,14 @@ func TestHeldBack(t *testing.T) {
 	}{
 		"GETs by ID fail": {
 			func(w *world) {
-				w.Must(w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
+				must.Do(w.T, w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
 			},
 			outofservice.ReasonProof,
 			func(w *world) { w.Sim.ClearFaults() },
 		},
 		"there is no Lease": {
 			func(w *world) {
-				w.Must(w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.T.Context(), w.droplets[0].Name, metav1.DeleteOptions{}))
+				must.Do(w.T, w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(w.T.Context(), w.droplets[0].Name, metav1.DeleteOptions{}))
 			},
 			outofservice.ReasonKubelet,
 			func(w *world) { w.renew(w.droplets[0].Name) },
@@ -197,7 +198,7 @@ func TestLastRead(t *testing.T) {
 			{func() { w.switchOn(0) }, errChanged},
 			{func() { w.switchOff(0) }, nil},
 			{func() {
-				w.Must(w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
+				must.Do(w.T, w.Sim.Inject(fault.Rule{Route: dropletRoute, Kind: fault.Error, Nth: 1, Times: -1, Status: 500}))
 			}, errChanged},
 		} {
 			now.change()
@@ -301,9 +302,9 @@ func TestDeparture(t *testing.T) {
 		})
 		const attached = `{"status":{"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`
 		_, err := w.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(attached))
-		w.Must(err)
+		must.Do(w.T, err)
 		for i := range 2 {
-			w.Must(w.Account.DeleteDroplet(fmt.Sprint(w.droplets[i].ID)))
+			must.Do(w.T, w.Account.DeleteDroplet(fmt.Sprint(w.droplets[i].ID)))
 			w.SetReady(w.droplets[i].Name, false)
 		}
 		gone := func(i int) bool {
@@ -322,7 +323,7 @@ func TestDeparture(t *testing.T) {
 			t.Fatal("the Node has gone while its volume is attached")
 		}
 		_, err = w.Client.CoreV1().Nodes().PatchStatus(t.Context(), w.droplets[0].Name, []byte(`{"status":{"volumesAttached":[]}}`))
-		w.Must(err)
+		must.Do(w.T, err)
 		testkit.Eventually(t, "the Node to go", func() string {
 			if !gone(0) {
 				return "it is there"
@@ -396,7 +397,7 @@ func TestTwoLeaders(t *testing.T) {
 				record.Memory.Intents = append(record.Memory.Intents,
 					outofservice.Intent{Node: "x", UID: string(w.node(2).UID), At: time.Now()}, outofservice.Intent{Node: "y", UID: string(w.node(3).UID), At: time.Now()})
 				keeper := recordKeeper{leases: w.Client.CoordinationV1().Leases(machines.RecordNamespace), name: w.Name, lease: w.lease()}
-				w.Must(keeper.save(t.Context(), record))
+				must.Do(w.T, keeper.save(t.Context(), record))
 			}
 			return nil
 		})

@@ -23,6 +23,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The defaults of Kubernetes 1.36: kubelet's renewal of its Lease with its jitter, and kube-controller-manager's
@@ -116,7 +117,7 @@ func (d *defaults) controllerManager(begin time.Duration) {
 		if d.ctx.Err() != nil {
 			return
 		}
-		d.Must(err)
+		must.Do(d.T, err)
 		for _, lease := range leases.Items {
 			if renewed := lease.Spec.RenewTime.String(); probes[lease.Name].renewed != renewed {
 				probes[lease.Name] = probe{renewed, time.Now()}

@@ -26,6 +26,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { cloud.Main(m) }
@@ -100,13 +101,12 @@ func (w *world) renew(name string) {
 		_, err = leases.Create(w.T.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &now},
 		}, metav1.CreateOptions{})
-		w.Must(err)
+		must.Do(w.T, err)
 		return
 	}
-	w.Must(err)
+	must.Do(w.T, err)
 	lease.Spec.RenewTime = &now
-	_, err = leases.Update(w.T.Context(), lease, metav1.UpdateOptions{})
-	w.Must(err)
+	must.Get(leases.Update(w.T.Context(), lease, metav1.UpdateOptions{})).Or(w.T)
 }
 
 // switchOff switches a machine off, and lets Kubernetes notice.
@@ -151,7 +151,7 @@ func (w *world) run() {
 	instances.Follow(p.Informers)
 	w.controller.Follow(p.Informers)
 	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, w.Client, cloudOfNodes{machines: instances}, w.monitor, 1)
-	w.Must(err)
+	must.Do(w.T, err)
 	p.Start(monitor.Run)
 	p.Run(w.controller.Start)
 }
@@ -193,7 +193,7 @@ func (w *world) lease() *coordinationv1.Lease {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	w.Must(err)
+	must.Do(w.T, err)
 	return lease
 }
 
@@ -204,7 +204,7 @@ func (w *world) record() outofservice.Record {
 		return outofservice.Record{}
 	}
 	r, _, err := outofservice.Recorded(lease)
-	w.Must(err)
+	must.Do(w.T, err)
 	return r
 }
 

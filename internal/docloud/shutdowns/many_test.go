@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // counting is a DigitalOcean where all droplets are off, and which counts what it was asked.
@@ -52,9 +53,7 @@ func addLeases(t *testing.T, c *Controller, client *fake.Clientset) {
 	for _, s := range c.seen {
 		now := metav1.NewMicroTime(c.Clock.Now())
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: s.Node}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
-		if err := client.Tracker().Add(lease); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.Tracker().Add(lease))
 	}
 }
 
@@ -180,8 +179,7 @@ func TestRebuiltMachine(t *testing.T) {
 		node := w.droplets[1].Name
 		status := func(body string) {
 			t.Helper()
-			_, err := w.Client.CoreV1().Nodes().PatchStatus(t.Context(), node, []byte(body))
-			w.Must(err)
+			must.Get(w.Client.CoreV1().Nodes().PatchStatus(t.Context(), node, []byte(body))).Or(w.T)
 		}
 		status(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"KubeletNotReady","message":"cni plugin not initialized"}],
 		"volumesAttached":[{"name":"kubernetes.io/csi/dobs.csi.digitalocean.com^a","devicePath":"csi-a"}]}}`)

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/startuptaint"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { cloud.Main(m) }
@@ -35,8 +36,7 @@ func TestAMachineJoins(t *testing.T) {
 		register := func(name string, drivers ...string) {
 			csi := registration(name, w.Node(name).UID, drivers...)
 			csi.Labels = map[string]string{cloud.Label: w.Name}
-			_, err := w.Client.StorageV1().CSINodes().Create(t.Context(), csi, metav1.CreateOptions{})
-			w.Must(err)
+			must.Get(w.Client.StorageV1().CSINodes().Create(t.Context(), csi, metav1.CreateOptions{})).Or(w.T)
 			t.Cleanup(func() { _ = w.Client.StorageV1().CSINodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		}
 		join := func(name string) {
@@ -52,11 +52,9 @@ func TestAMachineJoins(t *testing.T) {
 		join(late)
 		w.Register(w.NodeName("plain"))
 		register(late, "nfs.example")
-		csi, err := w.Client.StorageV1().CSINodes().Get(t.Context(), late, metav1.GetOptions{})
-		w.Must(err)
+		csi := must.Get(w.Client.StorageV1().CSINodes().Get(t.Context(), late, metav1.GetOptions{})).Or(w.T)
 		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: volumes, NodeID: "1"})
-		_, err = w.Client.StorageV1().CSINodes().Update(t.Context(), csi, metav1.UpdateOptions{})
-		w.Must(err)
+		must.Get(w.Client.StorageV1().CSINodes().Update(t.Context(), csi, metav1.UpdateOptions{})).Or(w.T)
 		w.Until("the taint is removed", func() bool { return !has(late) })
 		if taints := w.Node(late).Spec.Taints; !slices.Contains(taints, other) {
 			t.Errorf("the other taints are %v", taints)

@@ -23,15 +23,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // clusterID is the ID of an etcd's cluster in hexadecimal.
 func (g *rig) clusterID(c *clientv3.Client) string {
 	g.t.Helper()
-	answer, err := c.Get(g.t.Context(), "any", clientv3.WithCountOnly())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	answer := must.Get(c.Get(g.t.Context(), "any", clientv3.WithCountOnly())).Or(g.t)
 	return strconv.FormatUint(answer.Header.ClusterId, 16)
 }
 
@@ -49,9 +47,7 @@ func (g *rig) stranger(keys ...string) *testkit.Etcd {
 		g.t.Fatal("both cores have the same cluster ID")
 	}
 	for _, key := range keys {
-		if _, err := etcd.Client.Put(g.t.Context(), key, "of the stranger"); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Get(etcd.Client.Put(g.t.Context(), key, "of the stranger")).Or(g.t)
 	}
 	return etcd
 }
@@ -92,9 +88,7 @@ func TestAStrangersCoreIsNotTouched(t *testing.T) {
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", "bound to the one with cluster ID "+mine)
 	g.expect(name, "Ready", metav1.ConditionFalse, "ForeignCore", v1alpha1.AcceptCoreAnnotation+"="+g.clusterID(stranger.Client))
 	untouched("given the wrong URL")
-	if err := g.admin.Delete(t.Context(), g.get(name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), g.get(name)))
 	for range 3 {
 		g.once(name)
 	}
@@ -124,9 +118,7 @@ func TestAnotherCoreIsAccepted(t *testing.T) {
 	annotate := func(value string) {
 		t.Helper()
 		patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AcceptCoreAnnotation + `":"` + value + `"}}}`)
-		if err := g.admin.Patch(t.Context(), g.get(name), client.RawPatch(types.MergePatchType, patch)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Patch(t.Context(), g.get(name), client.RawPatch(types.MergePatchType, patch)))
 		g.sync(name)
 	}
 	for _, wrong := range []string{"", "true", g.clusterID(g.root)} {
@@ -169,14 +161,9 @@ func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", "has no record of the EtcdStorage")
 	g.at(g.etcd)
 	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	is, err := crds.Get(t.Context(), whole.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := must.Get(crds.Get(t.Context(), whole.Name, metav1.GetOptions{})).Or(t)
 	is.Spec = whole.Spec
-	if _, err := crds.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(crds.Update(t.Context(), is, metav1.UpdateOptions{})).Or(t)
 	testkit.Eventually(t, "the binding in the status", func() string {
 		g.clock.Step(g.r.Timing.Resync)
 		g.sync(name)

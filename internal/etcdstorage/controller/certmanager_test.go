@@ -24,6 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // certManager plays cert-manager in the namespace of a rig, whenever it is asked to.
@@ -41,14 +42,9 @@ func certificateKind() schema.GroupVersionKind {
 // installCertManager makes the cluster serve Certificates.
 func installCertManager(t *testing.T, g *rig) *certManager {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "certificates.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", "certificates.yaml"))).Or(t)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(text, &crd))
 	g.cluster.Serve(t, &crd)
 	return &certManager{rig: g}
 }
@@ -59,9 +55,7 @@ func (c *certManager) work() (issued int) {
 	c.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(certificateKind())
-	if err := c.admin.List(c.t.Context(), list, client.InNamespace(c.namespace)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.admin.List(c.t.Context(), list, client.InNamespace(c.namespace)))
 	for _, item := range list.Items {
 		if item.GetDeletionTimestamp() != nil || !c.due(&item) {
 			continue
@@ -94,16 +88,10 @@ func (c *certManager) due(item *unstructured.Unstructured) bool {
 func (c *certManager) issue(item *unstructured.Unstructured) {
 	c.t.Helper()
 	text, _, _ := unstructured.NestedString(item.Object, "spec", "duration")
-	life, err := time.ParseDuration(text)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	life := must.Get(time.ParseDuration(text)).Or(c.t)
 	common, _, _ := unstructured.NestedString(item.Object, "spec", "commonName")
 	now := c.clock.Now()
-	ca, err := pki.NewCA(rand.Reader, now, common, pki.Serving, 1, life)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	ca := must.Get(pki.NewCA(rand.Reader, now, common, pki.Serving, 1, life)).Or(c.t)
 	data := map[string][]byte{corev1.TLSCertKey: ca.CertPEM, corev1.TLSPrivateKeyKey: ca.KeyPEM, "ca.crt": ca.CertPEM}
 	if c.spoil != nil {
 		c.spoil(data)
@@ -127,9 +115,7 @@ func (c *certManager) issue(item *unstructured.Unstructured) {
 	default:
 		secret.Data = data
 		maps.Copy(secret.Annotations, annotations)
-		if err := c.admin.Update(c.t.Context(), secret); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Do(c.t, c.admin.Update(c.t.Context(), secret))
 	}
 	c.status(item, map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "Certificate is up to date and has not expired"})
 }
@@ -137,13 +123,8 @@ func (c *certManager) issue(item *unstructured.Unstructured) {
 func (c *certManager) status(item *unstructured.Unstructured, condition map[string]any) {
 	c.t.Helper()
 	condition["lastTransitionTime"] = c.clock.Now().UTC().Format(time.RFC3339)
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := c.admin.Status().Patch(c.t.Context(), item, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		c.t.Fatal(err)
-	}
+	patch := must.Get(json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})).Or(c.t)
+	must.Do(c.t, c.admin.Status().Patch(c.t.Context(), item, client.RawPatch(types.MergePatchType, patch)))
 }
 
 func key(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }

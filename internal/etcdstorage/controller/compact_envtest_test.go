@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -39,10 +40,7 @@ func TestTheCoreIsCompacted(t *testing.T) {
 	for range 12 {
 		was = g.r.compactOnce(t.Context(), was)
 		for range 20 {
-			answer, err := g.root.Put(t.Context(), "/"+name+"/key", value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(g.root.Put(t.Context(), "/"+name+"/key", value)).Or(t)
 			revisions = append(revisions, answer.Header.Revision)
 		}
 		g.clock.Step(time.Minute)
@@ -64,9 +62,7 @@ func TestTheCoreIsCompacted(t *testing.T) {
 	was = remembered{}
 	for i := range 12 {
 		was = g.r.compactOnce(t.Context(), was)
-		if _, err := stranger.Client.Put(t.Context(), "/theirs", fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(stranger.Client.Put(t.Context(), "/theirs", fmt.Sprint(i))).Or(t)
 		g.clock.Step(time.Minute)
 	}
 	if !g.readable(stranger.Client, old) || was.core != "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // sight is what the conditions are made of.
@@ -38,10 +39,7 @@ func serving(t *testing.T) *sight {
 	t.Helper()
 	storage := v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", Generation: 3}}
 	v1alpha1.SetDefaults(&storage)
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&storage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(runtime.DefaultUnstructuredConverter.ToUnstructured(&storage)).Or(t)
 	out := &sight{
 		s: &scene{object: &unstructured.Unstructured{Object: content}, record: &operator.CoreRecord{}},
 		plan: operator.Plan{Certificates: []operator.Certificates{
@@ -280,10 +278,7 @@ func TestTheSeriesOfATenant(t *testing.T) {
 	m.observe(g.s, g.is)
 	series := func() map[string]float64 {
 		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(registry.Gather()).Or(t)
 		out := map[string]float64{}
 		for _, family := range families {
 			for _, metric := range family.Metric {

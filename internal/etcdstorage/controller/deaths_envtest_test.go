@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // story is what happens to one tenant.
@@ -86,9 +87,7 @@ func nothing(*mortal, string, string, time.Duration) {}
 func loseCAs(m *mortal, name, _ string, _ time.Duration) {
 	m.t.Helper()
 	m.certificate = string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"])
-	if err := m.admin.Delete(m.t.Context(), m.secret(m.namespace, operator.SignersName(name))); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.admin.Delete(m.t.Context(), m.secret(m.namespace, operator.SignersName(name))))
 }
 
 // recovered: what was issued is in use as before, and bundles trust its CA alongside the one that signs from now on.
@@ -113,13 +112,8 @@ func (m *mortal) unbind(name, _ string, _ time.Duration) {
 	m.t.Helper()
 	owner := m.recordOf(name)
 	owner.Core = ""
-	value, err := json.Marshal(owner)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	if _, err := m.root.Put(m.t.Context(), operator.OwnersPrefix+name, string(value)); err != nil {
-		m.t.Fatal(err)
-	}
+	value := must.Get(json.Marshal(owner)).Or(m.t)
+	must.Get(m.root.Put(m.t.Context(), operator.OwnersPrefix+name, string(value))).Or(m.t)
 	if err := m.admin.Status().Patch(m.t.Context(), m.get(name), client.RawPatch(types.MergePatchType, []byte(`{"status":{"core":null}}`))); err != nil {
 		m.t.Fatal(err)
 	}
@@ -134,9 +128,7 @@ func (m *mortal) leave(name, _ string, _ time.Duration) {
 		for i := range 100 {
 			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%skey-%d-%d", owner.Prefix, page, i), "x"))
 		}
-		if _, err := m.root.Txn(m.t.Context()).Then(ops...).Commit(); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Get(m.root.Txn(m.t.Context()).Then(ops...).Commit()).Or(m.t)
 	}
 	m.put(operator.SystemPrefix(name)+"compact-revision", operator.SystemPrefix("other")+"compact-revision", "/others/"+name)
 	if m.others == nil {
@@ -144,28 +136,20 @@ func (m *mortal) leave(name, _ string, _ time.Duration) {
 		m.others = m.leases()
 	}
 	m.grantLease(leaseOf(m.t, owner), owner.Prefix+"leased")
-	if err := m.admin.Delete(m.t.Context(), m.get(name)); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.admin.Delete(m.t.Context(), m.get(name)))
 }
 
 // leaseOf is one lease of a tenant.
 func leaseOf(t *testing.T, o operator.Owner) int64 {
 	t.Helper()
-	space, err := strconv.ParseInt(o.LeaseSpace, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	space := must.Get(strconv.ParseInt(o.LeaseSpace, 10, 64)).Or(t)
 	return space<<32 | 7
 }
 
 // recordOf is the tenant's record, zero if there is none.
 func (m *mortal) recordOf(name string) operator.Owner {
 	m.t.Helper()
-	owners, err := m.ownersNow(m.t.Context())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	owners := must.Get(m.ownersNow(m.t.Context())).Or(m.t)
 	if i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == name }); i >= 0 {
 		return owners[i]
 	}
@@ -270,10 +254,7 @@ func renamed(m *mortal, name, ns string) {
 	if block == nil {
 		m.t.Fatal("the Secret has no certificate")
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	cert := must.Get(x509.ParseCertificate(block.Bytes)).Or(m.t)
 	list := m.configMap(m.namespace, operator.ClientCAName(name)).Data["revoked-clients"]
 	client := "urn:mooring:etcd-client:" + ns + "/client/"
 	if got := cert.URIs[1].String(); got != client+"2" || strings.Contains(list, "\nuri:"+got) || !strings.Contains(list, "uri:"+client+"1\n") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A deletion touches neither data nor what was delivered while a pod is left that could write. A Secret of type kubernetes.io/tls, which may
@@ -23,9 +24,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, server(t))
 	ns, name := g.tenant(), "leaving"
-	if err := g.admin.Delete(t.Context(), secretOf(ns, "client", nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), secretOf(ns, "client", nil)))
 	typed := secretOf(ns, "client", map[string][]byte{"tls.crt": nil, "tls.key": nil})
 	typed.Type = corev1.SecretTypeTLS
 	g.create(typed)
@@ -39,9 +38,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	}
 	g.create(pod)
 	g.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "anothers", Labels: map[string]string{v1alpha1.StorageLabel: "another"}}, Spec: pod.Spec})
-	if err := g.admin.Delete(t.Context(), g.get(name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), g.get(name)))
 	for range 3 {
 		g.once(name)
 	}
@@ -50,9 +47,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	if keys := g.keys("/" + name + "/"); len(keys) != 1 || len(g.secret(ns, "client").Data["tls.crt"]) == 0 {
 		t.Errorf("it did not wait: %v", keys)
 	}
-	if err := g.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	g.sync(name)
 	s := g.secret(ns, "client")
 	if _, kept := s.Data["tls.crt"]; !g.gone(name) || len(g.keys("/"+name+"/")) > 0 || !kept || len(s.Data["tls.crt"])+len(s.Data["tls.key"]) > 0 || s.Annotations[v1alpha1.DeliveredAnnotation] != "" {
@@ -80,9 +75,7 @@ func TestADeletionLeavesTheUsersOfTheOwner(t *testing.T) {
 		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 		o.SetNamespace(g.namespace)
 		o.SetName(ref.Name)
-		if err := g.admin.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Delete(t.Context(), o))
 	}
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "PrefixTaken", "belongs to tenant "+name)

@@ -24,30 +24,23 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // record reads the tenant's record in the core; it returns false if there is none.
 func (g *rig) record(name string, into *operator.Owner) bool {
 	g.t.Helper()
-	answer, err := g.root.Get(g.t.Context(), operator.OwnersPrefix+name)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	answer := must.Get(g.root.Get(g.t.Context(), operator.OwnersPrefix+name)).Or(g.t)
 	if len(answer.Kvs) == 0 {
 		return false
 	}
-	if err := json.Unmarshal(answer.Kvs[0].Value, into); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, json.Unmarshal(answer.Kvs[0].Value, into))
 	return true
 }
 
 func (g *rig) leases() []clientv3.LeaseID {
 	g.t.Helper()
-	answer, err := g.root.Leases(g.t.Context())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	answer := must.Get(g.root.Leases(g.t.Context())).Or(g.t)
 	var out []clientv3.LeaseID
 	for _, l := range answer.Leases {
 		out = append(out, l.ID)
@@ -99,9 +92,7 @@ func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 func (g *rig) patch(name, patch string) {
 	g.t.Helper()
 	o := &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := g.admin.Patch(g.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Patch(g.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant alongside it is served.
@@ -129,9 +120,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		g.create(o)
 	}
 	patch := []byte(`{"data":{"tls.crt":"bWluZQ=="}}`)
-	if err := g.admin.Patch(t.Context(), g.secret(ns, "client"), client.RawPatch(types.MergePatchType, patch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Patch(t.Context(), g.secret(ns, "client"), client.RawPatch(types.MergePatchType, patch)))
 	objects := func() string {
 		all := strings.Split(g.state(name, ns), "\n")
 		return strings.Join(slices.DeleteFunc(all, func(l string) bool { return strings.Contains(l, "ConfigMapList "+ns) || !strings.Contains(l, "List ") }), "\n")
@@ -154,9 +143,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 		o.SetNamespace(g.namespace)
 		o.SetName(ref.Name)
-		if err := g.admin.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Delete(t.Context(), o))
 	}
 	if err := g.admin.Patch(t.Context(), g.secret(ns, "client"), client.RawPatch(types.MergePatchType, []byte(`{"data":{"tls.crt":null}}`))); err != nil {
 		t.Fatal(err)
@@ -187,9 +174,7 @@ func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	if renewed := string(g.secret(g.namespace, "early-server-cert").Data["tls.crt"]); renewed == serving {
 		t.Error("the certificate was not renewed while the core was away")
 	}
-	if err := g.admin.Delete(t.Context(), g.get("early")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), g.get("early")))
 	g.once("early")
 	if !slices.Equal(g.keysOf("early"), []string{v1alpha1.Finalizer}) {
 		t.Errorf("finalizers: %v", g.keysOf("early"))
@@ -232,9 +217,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 	for name, part := range map[string]string{"bad": "it cannot be read as an EtcdStorage", "worse": "it cannot be read as an EtcdStorage"} {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(StorageKind())
-		if err := g.admin.Get(t.Context(), types.NamespacedName{Name: name}, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Get(t.Context(), types.NamespacedName{Name: name}, o))
 		if text := fmt.Sprint(o.Object["status"]); !strings.Contains(text, part) || !strings.Contains(text, "InvalidSpec") {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -249,9 +232,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.sync("good")
-	if err := g.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`))))
 	if is := g.get("good").Status.Core; bound == nil || is == nil || *is != *bound {
 		t.Errorf("bound to %+v, was %+v", is, bound)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -50,9 +51,7 @@ func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
 
 	secret := g.secret(spaces[0], "client")
 	secret.Data["tls.crt"] = []byte("garbage")
-	if err := g.admin.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Update(t.Context(), secret))
 	check("a Secret was garbled", names[0])
 	g.sync(names[0])
 	if string(g.secret(spaces[0], "client").Data["tls.crt"]) == "garbage" {
@@ -61,15 +60,11 @@ func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
 	check("the operator has put it right", names[0])
 	check("nothing")
 
-	if err := g.admin.Delete(t.Context(), g.configMap(spaces[1], "ca")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), g.configMap(spaces[1], "ca")))
 	check("a ConfigMap was deleted", names[1])
 	credentials := g.secret(g.namespace, g.r.Settings.CertsSecret)
 	credentials.Labels = map[string]string{"rotated": "yes"}
-	if err := g.admin.Update(t.Context(), credentials); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Update(t.Context(), credentials))
 	check("the core's credentials changed", names...)
 	live := g.r.Client
 	g.r.Client = silentClient{live}

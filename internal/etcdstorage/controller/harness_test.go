@@ -37,6 +37,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -80,12 +81,8 @@ func newRig(t *testing.T, cluster *cluster.Cluster) *rig {
 	t.Helper()
 	g := &rig{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
 	scheme, err := NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rbacv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, rbacv1.AddToScheme(scheme))
 	if g.admin, err = client.New(cluster.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +126,7 @@ func (g *rig) grant(user string) {
 
 func (g *rig) create(o client.Object) {
 	g.t.Helper()
-	if err := g.admin.Create(g.t.Context(), o); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Create(g.t.Context(), o))
 }
 
 func (g *rig) newNamespace(stem string) string {
@@ -157,9 +152,7 @@ func (g *rig) startCore() {
 func (g *rig) newOperator() *Reconciler {
 	g.t.Helper()
 	cluster, user, err := Identity(g.t.Context(), g.operator)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, err)
 	connection := &Core{}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -179,9 +172,7 @@ func (g *rig) storage(name, spec string) {
 	g.t.Helper()
 	o := &unstructured.Unstructured{}
 	text := fmt.Sprintf("apiVersion: %s\nkind: EtcdStorage\nmetadata: {name: %s}\nspec: %s\n", v1alpha1.GroupVersion, name, spec)
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, yaml.Unmarshal([]byte(text), &o.Object))
 	g.create(o)
 	g.t.Cleanup(func() { g.discard(o) })
 }
@@ -233,9 +224,7 @@ func (g *rig) sync(name string) {
 func (g *rig) get(name string) *v1alpha1.EtcdStorage {
 	g.t.Helper()
 	out := &v1alpha1.EtcdStorage{}
-	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, out); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, out))
 	return out
 }
 
@@ -260,18 +249,14 @@ func (g *rig) expect(name, kind string, status metav1.ConditionStatus, reason, p
 func (g *rig) secret(namespace, name string) *corev1.Secret {
 	g.t.Helper()
 	out := &corev1.Secret{}
-	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out))
 	return out
 }
 
 func (g *rig) configMap(namespace, name string) *corev1.ConfigMap {
 	g.t.Helper()
 	out := &corev1.ConfigMap{}
-	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out))
 	return out
 }
 
@@ -310,9 +295,7 @@ func (g *rig) state(name string, namespaces ...string) string {
 			list := &metav1.PartialObjectMetadataList{}
 			kind.Kind = strings.TrimSuffix(kind.Kind, "List") + "List"
 			list.SetGroupVersionKind(kind)
-			if err := g.admin.List(g.t.Context(), list, client.InNamespace(ns)); err != nil {
-				g.t.Fatal(err)
-			}
+			must.Do(g.t, g.admin.List(g.t.Context(), list, client.InNamespace(ns)))
 			for _, o := range list.Items {
 				if o.Name != "kube-root-ca.crt" {
 					out = append(out, fmt.Sprintf("%s %s/%s %s", kind.Kind, ns, o.Name, o.ResourceVersion))
@@ -321,10 +304,7 @@ func (g *rig) state(name string, namespaces ...string) string {
 		}
 	}
 	slices.Sort(out)
-	revision, err := g.root.Get(g.t.Context(), "any", clientv3.WithCountOnly())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	revision := must.Get(g.root.Get(g.t.Context(), "any", clientv3.WithCountOnly())).Or(g.t)
 	return fmt.Sprintf("%s\n%s %d", strings.Join(slices.Compact(out), "\n"), g.get(name).ResourceVersion, revision.Header.Revision)
 }
 
@@ -335,19 +315,13 @@ func (g *rig) deployed(name string) {
 	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	d.SetNamespace(g.namespace)
 	d.SetName("etcd-" + name)
-	if err := g.admin.Get(g.t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), client.ObjectKeyFromObject(d), d))
 	replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"observedGeneration": d.GetGeneration(), "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
 	}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	if err := g.admin.Status().Patch(g.t.Context(), d, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, err)
+	must.Do(g.t, g.admin.Status().Patch(g.t.Context(), d, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // args are the flags of the Deployment's proxy.
@@ -355,9 +329,7 @@ func (g *rig) args(name string) []string {
 	g.t.Helper()
 	d := &unstructured.Unstructured{}
 	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-	if err := g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: g.namespace, Name: "etcd-" + name}, d); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: g.namespace, Name: "etcd-" + name}, d))
 	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
 	args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
 	return args
@@ -366,9 +338,7 @@ func (g *rig) args(name string) []string {
 // delete deletes an EtcdStorage and lets the operator finish.
 func (g *rig) delete(name string) {
 	g.t.Helper()
-	if err := g.admin.Delete(g.t.Context(), &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Delete(g.t.Context(), &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	g.sync(name)
 }
 
@@ -381,19 +351,14 @@ func (g *rig) gone(name string) bool {
 func (g *rig) put(keys ...string) {
 	g.t.Helper()
 	for _, key := range keys {
-		if _, err := g.root.Put(g.t.Context(), key, "value of "+key); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Get(g.root.Put(g.t.Context(), key, "value of "+key)).Or(g.t)
 	}
 }
 
 // keys are those under a prefix in the core.
 func (g *rig) keys(prefix string) []string {
 	g.t.Helper()
-	answer, err := g.root.Get(g.t.Context(), prefix, clientv3.WithPrefix())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	answer := must.Get(g.root.Get(g.t.Context(), prefix, clientv3.WithPrefix())).Or(g.t)
 	var out []string
 	for _, kv := range answer.Kvs {
 		out = append(out, fmt.Sprintf("%s=%s@%d/%d", kv.Key, kv.Value, kv.ModRevision, kv.Lease))

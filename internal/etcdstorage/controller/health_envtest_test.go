@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // smallCore is an etcd with a database of at most 8 MiB, in place of the core.
@@ -49,13 +50,8 @@ func overwrite(t *testing.T, core *testkit.Etcd, key string, until func(size int
 	for range 300 {
 		_, err := core.Client.Put(t.Context(), key, value)
 		// A hash makes etcd commit what it has buffered; without it the size of the file would lag, and leap beyond the quota.
-		if _, err := pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{}); err != nil {
-			t.Fatal(err)
-		}
-		status, statusErr := core.Client.Status(t.Context(), core.Endpoint)
-		if statusErr != nil {
-			t.Fatal(statusErr)
-		}
+		must.Get(pb.NewMaintenanceClient(core.Client.ActiveConnection()).Hash(t.Context(), &pb.HashRequest{})).Or(t)
+		status := must.Get(core.Client.Status(t.Context(), core.Endpoint)).Or(t)
 		if until(status.DbSize, err) {
 			return
 		}
@@ -108,19 +104,10 @@ func TestACoreWithoutSpaceIsReported(t *testing.T) {
 	}
 	g.expect(names[1], v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Reachable", "")
 	// What the message says is done.
-	answer, err := core.Client.Get(t.Context(), "any")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := core.Client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := core.Client.Defragment(t.Context(), core.Endpoint); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := core.Client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(core.Client.Get(t.Context(), "any")).Or(t)
+	must.Get(core.Client.Compact(t.Context(), answer.Header.Revision, clientv3.WithCompactPhysical())).Or(t)
+	must.Get(core.Client.Defragment(t.Context(), core.Endpoint)).Or(t)
+	must.Get(core.Client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})).Or(t)
 	look(metav1.ConditionTrue, "Healthy", "")
 	m := g.r.Metrics
 	size, quota := testutil.ToFloat64(m.coreBytes.WithLabelValues(core.Endpoint, "size")), testutil.ToFloat64(m.coreBytes.WithLabelValues(core.Endpoint, "quota"))

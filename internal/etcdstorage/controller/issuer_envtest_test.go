@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h"
@@ -47,9 +48,7 @@ func TestAnIssuerOnTheWay(t *testing.T) {
 	if err := g.admin.Get(t.Context(), key(foreign), foreign); err != nil || foreign.GetGeneration() != 1 {
 		t.Errorf("somebody else's Certificate was changed: %v", err)
 	}
-	if err := g.admin.Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Delete(t.Context(), foreign))
 
 	cm.denied = "no policy approved it"
 	g.sync(name)
@@ -66,9 +65,7 @@ func TestAnIssuerOnTheWay(t *testing.T) {
 	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionFalse, "UnusableCA", "its certificate cannot be used")
 
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
-		if err := g.admin.Delete(t.Context(), g.secret(g.namespace, operator.CAName(name, purpose))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Delete(t.Context(), g.secret(g.namespace, operator.CAName(name, purpose))))
 	}
 	cm.spoil = nil
 	if n := cm.work(); n != 2 {
@@ -102,9 +99,7 @@ func storiesWithIssuer(cm func(*mortal) *certManager) map[string]story {
 		m.patch(name, `{"spec":{"issuerRef":{"name":"root","kind":"ClusterIssuer"}}}`)
 	}
 	leave := func(m *mortal, name, _ string, _ time.Duration) {
-		if err := m.admin.Delete(m.t.Context(), m.get(name)); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, m.admin.Delete(m.t.Context(), m.get(name)))
 	}
 	return map[string]story{
 		"renewal": {spec: fromIssuer, acts: slices.Concat([]act{nothing, work}, slices.Repeat([]act{turn}, 16)), end: renewed},

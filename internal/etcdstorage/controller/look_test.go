@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // When an EtcdStorage is looked at again: soon while pods or the core are waited for, later while somebody has something to do, late
@@ -84,10 +85,7 @@ func TestWhatStartsALook(t *testing.T) {
 // Of the operator's namespace only what is labeled is kept in memory, and of that the metadata, so that no key of a Secret is there.
 func TestWhatIsKeptInMemory(t *testing.T) {
 	t.Parallel()
-	options, err := CacheOptions("storage")
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must.Get(CacheOptions("storage")).Or(t)
 	var kinds []string
 	for kind, one := range options.ByObject {
 		if _, metadata := kind.(*metav1.PartialObjectMetadata); !metadata {

@@ -28,6 +28,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // life is one process of the operator: what it has written, and when it dies. A process that is killed reads and writes nothing more; one that dies
@@ -188,9 +189,7 @@ func (m *mortal) openCore() {
 	pair := m.authority.Issue(m.t, testkit.Leaf{CommonName: "root"})
 	core, err := grpc.NewClient(strings.TrimPrefix(m.etcd.Endpoint, "https://"), grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(credentials.NewTLS(pair.Client(m.t, m.authority))), grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, err)
 	handle := func(_ any, in grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(in)
 		var request, answer []byte
@@ -210,10 +209,7 @@ func (m *mortal) openCore() {
 	}
 	own := m.authority.Issue(m.t, testkit.Leaf{})
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(own.Client(m.t))), grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(handle))
-	listener, err := new(net.ListenConfig).Listen(m.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(m.t.Context(), "tcp", "127.0.0.1:0")).Or(m.t)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	m.t.Cleanup(func() {

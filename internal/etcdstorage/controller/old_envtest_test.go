@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The tests of this file are those of docs/components/etcd-storage-compared.md that are nowhere else: each shows of one defect of etcdproxy-controller, S1
@@ -32,10 +33,7 @@ import (
 func (g *rig) end(namespace, name string) time.Time {
 	g.t.Helper()
 	data := g.secret(namespace, name).Data
-	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(data["tls.crt"], data["tls.key"])).Or(g.t)
 	return pair.Leaf.NotAfter
 }
 
@@ -78,9 +76,7 @@ func (g *rig) proxyProcess(name string) (process *testkit.Process, tenant, healt
 func (g *rig) localArgs(name string, other map[string]string) []string {
 	g.t.Helper()
 	deployment, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Get(g.t.Context(), operator.ProxyName(name), metav1.GetOptions{})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, err)
 	pod := deployment.Spec.Template.Spec
 	folders := map[string]string{}
 	for _, mount := range pod.Containers[0].VolumeMounts {
@@ -132,10 +128,7 @@ func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(g.configMap(ns, configMap).Data[v1alpha1.ServingCAKey]))
 	data := g.secret(ns, secret).Data
-	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(data["tls.crt"], data["tls.key"])).Or(g.t)
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: operator.ProxyName(name) + "." + g.namespace + ".svc"}
 }
 
@@ -163,10 +156,7 @@ func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 		t.Errorf("the proxies are restarted: %v", m.args(name))
 	}
 	for what, config := range map[string]*tls.Config{"the first": first, "the second": second} {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: config})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: config})).Or(t)
 		t.Cleanup(func() { _ = c.Close() })
 		testkit.Eventually(t, what, func() string {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -192,9 +182,7 @@ func (g *rig) noMetrics(address string, config *tls.Config) {
 		own.NextProtos = []string{protocol}
 		transport := &http.Transport{TLSClientConfig: own, ForceAttemptHTTP2: protocol == "h2"}
 		request, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		must.Do(g.t, err)
 		answer, err := transport.RoundTrip(request)
 		if err == nil {
 			body, _ := io.ReadAll(answer.Body)
@@ -217,9 +205,7 @@ func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 	g.sync(name)
 	process, _, health := g.proxyProcess(name)
 	deployment, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Get(t.Context(), operator.ProxyName(name), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := deployment.Spec.Template.Spec.Containers[0]
 	if port := c.Ports[slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == c.LivenessProbe.HTTPGet.Port.StrVal })]; !slices.Contains(c.Args,
 		fmt.Sprintf("--health-address=:%d", port.ContainerPort)) || c.ReadinessProbe.HTTPGet.Port != c.LivenessProbe.HTTPGet.Port {
@@ -229,9 +215,7 @@ func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, when+": "+probe.HTTPGet.Path, func() string {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+probe.HTTPGet.Path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			answer, err := http.DefaultClient.Do(request)
 			if err != nil {
 				return err.Error() + process.Output()
@@ -263,9 +247,7 @@ func TestWhatAProxyHolds(t *testing.T) {
 	g.storage(name, "{}")
 	g.sync(name)
 	deployment, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Get(t.Context(), operator.ProxyName(name), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pod := deployment.Spec.Template.Spec
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "" && pod.ServiceAccountName != "default" {
 		t.Errorf("it has a token of %q", pod.ServiceAccountName)

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // meanwhile makes rounds, in which somebody else does something just before the step of this kind and object. What was decided must
@@ -67,9 +68,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	}
 
 	merge := func(patch string) {
-		if err := g.admin.Patch(ctx, g.secret(ns, "client"), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Patch(ctx, g.secret(ns, "client"), client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	merge(`{"data":{"tls.crt":null}}`)
 	g.meanwhile(name, operator.DeliverClient, "Secret "+ns+"/client", func() { merge(`{"metadata":{"annotations":{"by":"tenant"}}}`) })
@@ -84,9 +83,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	g.patch(name, `{"spec":{"networkPolicy":{"enabled":false}}}`)
 	policies := g.cluster.Client.NetworkingV1().NetworkPolicies(g.namespace)
 	g.meanwhile(name, operator.Remove, "NetworkPolicy/etcd-"+name, func() {
-		if err := policies.Delete(ctx, "etcd-"+name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, policies.Delete(ctx, "etcd-"+name, metav1.DeleteOptions{}))
 		if _, err := policies.Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -96,10 +93,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 		t.Errorf("the object that somebody else has put in its place: %v", err)
 	}
 
-	s, err := g.r.observe(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(g.r.observe(ctx, name)).Or(t)
 	g.patch(name, `{"spec":{"priority":60}}`)
 	if err := g.r.writeStatus(ctx, s.object, map[string]any{"observedGeneration": 1}); !apierrors.IsConflict(err) {
 		t.Errorf("a status of another generation: %v", err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // measured counts what a tenant stores, as is done every few minutes.
@@ -27,12 +28,8 @@ func (g *rig) measured(name string) {
 	g.t.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(StorageKind())
-	if err := g.admin.Get(g.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
-		g.t.Fatal(err)
-	}
-	if err := g.r.measureOne(g.t.Context(), o); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Get(g.t.Context(), client.ObjectKey{Name: name}, o))
+	must.Do(g.t, g.r.measureOne(g.t.Context(), o))
 }
 
 // kubectl runs kubectl as the cluster's administrator.
@@ -103,9 +100,7 @@ func (g *rig) full(c *clientv3.Client) {
 	g.t.Helper()
 	ctx := g.t.Context()
 	for i := range 3 {
-		if _, err := c.Put(ctx, fmt.Sprintf("k%d", i), "v"); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Get(c.Put(ctx, fmt.Sprintf("k%d", i), "v")).Or(g.t)
 	}
 	if _, err := c.Put(ctx, "k3", "v"); !errors.Is(err, rpctypes.ErrNoSpace) {
 		g.t.Errorf("a key too many: %v", err)
@@ -114,9 +109,7 @@ func (g *rig) full(c *clientv3.Client) {
 		g.t.Errorf("bytes too many: %v", err)
 	}
 	for range 2 {
-		if _, err := c.Grant(ctx, 600); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Get(c.Grant(ctx, 600)).Or(g.t)
 	}
 	if _, err := c.Grant(ctx, 600); err == nil || !strings.Contains(err.Error(), rpctypes.ErrTooManyRequests.Error()+`: the tenant's budget "leases"`) {
 		g.t.Errorf("a lease too many: %v", err)
@@ -188,9 +181,7 @@ func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
 		}
 	}
 	const name = "default-unset"
-	if _, err := g.root.Put(t.Context(), "/"+name+"/key", strings.Repeat("x", 1_100_000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(g.root.Put(t.Context(), "/"+name+"/key", strings.Repeat("x", 1_100_000))).Or(t)
 	g.measured(name)
 	g.expect(name, v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue, "Exceeded", "bytes of 1Mi; proxies refuse writes that need space")
 	g.r.Settings.QuotaBytes = 0

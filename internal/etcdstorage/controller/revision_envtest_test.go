@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A core that was restored from a backup is reported on each EtcdStorage until a person confirms the restart of its API servers, also by an operator that was
@@ -25,9 +26,7 @@ func TestTheCoreWentBack(t *testing.T) {
 	g.sync(name)
 	watch := func() {
 		t.Helper()
-		if err := g.r.watchCore(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.r.watchCore(t.Context()))
 		g.sync(name)
 	}
 	watch()
@@ -71,9 +70,7 @@ func TestTheCoreWentBack(t *testing.T) {
 	_, value, _ := strings.Cut(message, v1alpha1.RestartedAnnotation+"=")
 	was := at.DeepCopy()
 	at.Annotations = map[string]string{v1alpha1.RestartedAnnotation: value}
-	if err := g.admin.Patch(t.Context(), at, client.MergeFrom(was)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.admin.Patch(t.Context(), at, client.MergeFrom(was)))
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionCoreWentBack, metav1.ConditionFalse, "NotSeen", "")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // startProxy starts bin/etcd-storage-proxy with the flags of the Deployment and the contents of what it mounts, and returns a client of it that has
@@ -75,17 +76,12 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(g.configMap(tenantNamespace, "ca").Data["serving-ca.crt"]))
 	delivered := g.secret(tenantNamespace, "client").Data
-	pair, err := tls.X509KeyPair(delivered["tls.crt"], delivered["tls.key"])
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(delivered["tls.crt"], delivered["tls.key"])).Or(g.t)
 	out, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + address},
 		TLS:       &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "etcd-" + name + "." + g.namespace + ".svc"},
 	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, err)
 	g.t.Cleanup(func() { _ = out.Close() })
 	testkit.Eventually(g.t, "the proxy to serve the tenant", func() string {
 		if _, err := out.Get(g.t.Context(), "any"); err != nil {
@@ -135,9 +131,7 @@ func TestATenantIsServed(t *testing.T) {
 		t.Errorf("a second look writes:\n%s\n%s", before, after)
 	}
 	proxied := g.startProxy(name, ns)
-	if _, err := proxied.Put(t.Context(), "hello", "world"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(proxied.Put(t.Context(), "hello", "world")).Or(t)
 	if got := g.keys("/" + name + "/"); len(got) != 1 || !strings.HasPrefix(got[0], "/"+name+"/hello=world@") {
 		t.Errorf("%v", got)
 	}
@@ -208,9 +202,7 @@ func TestDriftIsPutRight(t *testing.T) {
 		o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 		o.SetNamespace(g.namespace)
 		o.SetName(ref.Name)
-		if err := g.admin.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.admin.Delete(t.Context(), o))
 	}
 	g.sync(name)
 	if image() != "2 proxy:next" {

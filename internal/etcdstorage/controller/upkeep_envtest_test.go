@@ -13,14 +13,13 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // forget compacts all that there was.
 func forget(t *testing.T, core *testkit.Etcd) {
 	t.Helper()
-	if _, err := core.Client.Compact(t.Context(), core.Revision(t), clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.Client.Compact(t.Context(), core.Revision(t), clientv3.WithCompactPhysical())).Or(t)
 }
 
 // A core that has run out of space gets it back once its history is compacted, with an operator that remembers nothing from one step to the next, as one that

@@ -21,18 +21,15 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // grantLease makes a lease with an ID and attaches a key to it.
 func (g *rig) grantLease(id int64, key string) {
 	g.t.Helper()
 	lease := etcdserverpb.NewLeaseClient(g.root.ActiveConnection())
-	if _, err := lease.LeaseGrant(g.t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id}); err != nil {
-		g.t.Fatal(err)
-	}
-	if _, err := g.root.Put(g.t.Context(), key, "x", clientv3.WithLease(clientv3.LeaseID(id))); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Get(lease.LeaseGrant(g.t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id})).Or(g.t)
+	must.Get(g.root.Put(g.t.Context(), key, "x", clientv3.WithLease(clientv3.LeaseID(id)))).Or(g.t)
 }
 
 // enableAuth turns authentication on in the core, and gives the operator alone the administrator's password.
@@ -84,9 +81,7 @@ func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 		}
 	}
 	proxied := g.startProxy(name, ns)
-	if _, err := proxied.Put(t.Context(), "hello", "world"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(proxied.Put(t.Context(), "hello", "world")).Or(t)
 	user := g.coreUser(name)
 	for key, allowed := range map[string]bool{
 		"/authed/x": true, operator.SystemPrefix(name) + "x": true, "/authed0": false, "/other/x": false, "/authed": false, operator.OwnersPrefix + name: false,
@@ -128,10 +123,7 @@ func (g *rig) diedAfterOne(name string) (died bool) {
 
 func (g *rig) users() []string {
 	g.t.Helper()
-	answer, err := g.root.UserList(g.t.Context())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	answer := must.Get(g.root.UserList(g.t.Context())).Or(g.t)
 	return answer.Users
 }
 
@@ -186,9 +178,7 @@ func TestTheCoresCredentials(t *testing.T) {
 	if strings.Contains(g.state("creds"), "etcd-creds") {
 		t.Error("it was deployed")
 	}
-	if _, err := g.root.UserDelete(t.Context(), "storage-proxies"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(g.root.UserDelete(t.Context(), "storage-proxies")).Or(t)
 	g.sync("creds")
 	g.expect("creds", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 	if args := g.args("creds"); !slices.Contains(args, "--core-username=mooring/creds/1") || !slices.Contains(args, "--core-cert-file=/etc/etcd-storage/core-client/tls.crt") ||
@@ -201,7 +191,5 @@ func (g *rig) setSecret(name string, data map[string][]byte) {
 	g.t.Helper()
 	s := g.secret(g.namespace, name)
 	s.Data = data
-	if err := g.admin.Update(g.t.Context(), s, &client.UpdateOptions{}); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, g.admin.Update(g.t.Context(), s, &client.UpdateOptions{}))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // guarded is a core with authentication on: root is its administrator, and credentials are those of the operator.
@@ -35,19 +36,9 @@ func newGuarded(t *testing.T) *guarded {
 
 func (g *guarded) dial(t *testing.T, c Credentials) *Client {
 	t.Helper()
-	out, err := Dial(t.Context(), []string{g.etcd.Endpoint}, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(Dial(t.Context(), []string{g.etcd.Endpoint}, c)).Or(t)
 	t.Cleanup(func() { _ = out.Close() })
 	return out
-}
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A role has the tenant's two ranges and nothing else, a user that role and no other: what more there is is seen as wrong, and taken away;
@@ -58,7 +49,7 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 	c, ctx := g.dial(t, g.credentials), t.Context()
 	ensure := func(tenant, user string) {
 		t.Helper()
-		must(t, c.EnsureUser(ctx, tenant, "/"+tenant+"/", user, "p"))
+		must.Do(t, c.EnsureUser(ctx, tenant, "/"+tenant+"/", user, "p"))
 	}
 	look := func() operator.Core {
 		t.Helper()
@@ -78,7 +69,7 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 		t.Errorf("%+v", ensured)
 	}
 	role, err := g.root.RoleGet(ctx, "mooring/a")
-	must(t, err)
+	must.Do(t, err)
 	var ranges []string
 	for _, p := range role.Perm {
 		ranges = append(ranges, p.PermType.String()+" "+string(p.Key)+" "+string(p.RangeEnd))
@@ -95,7 +86,7 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 	_, err = g.root.RoleAdd(ctx, "greedy")
 	_, err2 := g.root.UserGrantRole(ctx, "mooring/a/1", "greedy")
 	_, err3 := g.root.RoleGrantPermission(ctx, "mooring/a", "/b/", "/b0", clientv3.PermissionType(clientv3.PermReadWrite))
-	must(t, err, err2, err3)
+	must.Do(t, errors.Join(err, err2, err3))
 	if got := look(); got.RoleReady || len(got.Granted) > 0 {
 		t.Errorf("more than the tenant's: %+v", got)
 	}
@@ -105,21 +96,21 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 	}
 	_, err = g.root.RoleRevokePermission(ctx, "mooring/a", "/a/", "/a0")
 	_, err2 = g.root.RoleGrantPermission(ctx, "mooring/a", "/a/", "/a0", clientv3.PermissionType(clientv3.PermRead))
-	must(t, err, err2)
+	must.Do(t, errors.Join(err, err2))
 	if got := look(); got.RoleReady {
 		t.Error("a range that can only be read passes")
 	}
 	ensure("a", "mooring/a/1")
-	must(t, c.RetireUsers(ctx, "a", []string{"mooring/a/1", "mooring/a/gone"}, false))
+	must.Do(t, c.RetireUsers(ctx, "a", []string{"mooring/a/1", "mooring/a/gone"}, false))
 	if got := look(); len(got.Users) > 0 || !got.RoleReady {
 		t.Errorf("a user is retired: %+v", got)
 	}
-	must(t, c.RetireUsers(ctx, "a", nil, true), c.RetireUsers(ctx, "a", nil, true))
+	must.Do(t, c.RetireUsers(ctx, "a", nil, true))
+	must.Do(t, c.RetireUsers(ctx, "a", nil, true))
 	if got := look(); got.RoleExists {
 		t.Errorf("the tenant goes: %+v", got)
 	}
-	users, err := g.root.UserList(ctx)
-	must(t, err)
+	users := must.Get(g.root.UserList(ctx)).Or(t)
 	if want := []string{"mooring/ab/1", "root"}; !slices.Equal(users.Users, want) {
 		t.Errorf("%v", users.Users)
 	}
@@ -128,8 +119,7 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 // authRevision moves with each write about users and roles.
 func (g *guarded) authRevision(t *testing.T) uint64 {
 	t.Helper()
-	status, err := g.root.AuthStatus(t.Context())
-	must(t, err)
+	status := must.Get(g.root.AuthStatus(t.Context())).Or(t)
 	return status.AuthRevision
 }
 
@@ -138,7 +128,7 @@ func TestACertificateThatIsSomebodyIsSeen(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	_, err := g.root.UserAddWithOptions(t.Context(), "storage-proxies", "", &clientv3.UserAddOptions{NoPassword: true})
-	must(t, err)
+	must.Do(t, err)
 	c := g.dial(t, g.credentials)
 	for name, want := range map[string]string{"storage-proxies": "storage-proxies", "": "", "somebody": ""} {
 		if got := c.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/", Users: true, CertificateUser: name}); got.SharedUser != want || got.Problem != "" {
@@ -187,10 +177,7 @@ func TestTLSThatFails(t *testing.T) {
 		"x509: certificate signed by unknown authority": {CA: other.PEM, Cert: mine.Cert, Key: mine.Key},
 		"remote error: tls: ":                           {CA: authority.PEM, Cert: theirs.Cert, Key: theirs.Key},
 	} {
-		client, err := Dial(t.Context(), []string{etcd.Endpoint}, credentials)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Get(Dial(t.Context(), []string{etcd.Endpoint}, credentials)).Or(t)
 		t.Cleanup(func() { _ = client.Close() })
 		got := client.Observe(t.Context(), question)
 		if !strings.HasPrefix(got.Problem, "TLS with the core etcd "+etcd.Endpoint+" fails: ") || !strings.Contains(got.Problem, want) || !got.Silent {
@@ -235,26 +222,26 @@ func TestAClaimReplacesWhatItWasDecidedOn(t *testing.T) {
 	}
 	released := func() operator.Owner {
 		t.Helper()
-		must(t, c.Release(ctx, claimed(t, c, "a", "/a/")))
+		must.Do(t, c.Release(ctx, claimed(t, c, "a", "/a/")))
 		return see(t, c, "a", "/a/").Owners[0]
 	}
 	gone := released()
-	must(t, c.Forget(ctx, gone))
+	must.Do(t, c.Forget(ctx, gone))
 	if err := heir(gone); !errors.Is(err, ErrConflict) {
 		t.Errorf("the record that it replaces is gone: %v", err)
 	}
-	must(t, heir(released()))
+	must.Do(t, heir(released()))
 	if owners := see(t, c, "heir", "/a/").Owners; len(owners) != 1 || owners[0].Tenant != "heir" || owners[0].Released {
 		t.Errorf("%+v", owners)
 	}
 	old := see(t, c, "heir", "/a/").Owners[0]
-	must(t, c.Release(ctx, old))
+	must.Do(t, c.Release(ctx, old))
 	if err := c.Forget(ctx, old); !errors.Is(err, ErrConflict) {
 		t.Errorf("Forget by a record that has changed: %v", err)
 	}
 	_, err := c.kv.Put(ctx, "/a/x", "x")
 	_, err2 := c.kv.Put(ctx, operator.SystemPrefix("heir")+"x", "x")
-	must(t, err, err2)
+	must.Do(t, errors.Join(err, err2))
 	for name, deed := range map[string]func(context.Context, operator.Owner) error{"DeleteKeys": c.DeleteKeys, "DeleteRecords": c.DeleteRecords} {
 		if err := deed(ctx, old); !errors.Is(err, ErrConflict) {
 			t.Errorf("%s by a record that has changed: %v", name, err)

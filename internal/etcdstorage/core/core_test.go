@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -26,10 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func dial(t *testing.T) (*Client, *testkit.Etcd) {
 	t.Helper()
 	etcd := testkit.NewEtcd(t)
-	c, err := Dial(t.Context(), []string{etcd.Endpoint}, Credentials{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint}, Credentials{})).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, etcd
 }
@@ -71,9 +69,7 @@ func leaseAll(t *testing.T, etcd *testkit.Etcd, ids ...int64) {
 	revoke(t.Context())
 	t.Cleanup(func() { revoke(context.WithoutCancel(t.Context())) })
 	for _, id := range ids {
-		if _, err := lease.LeaseGrant(t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(lease.LeaseGrant(t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id})).Or(t)
 	}
 }
 
@@ -82,9 +78,7 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 	t.Parallel()
 	c, _ := dial(t)
 	at := see(t, c, "a", "/a/").Revision
-	if err := c.Claim(t.Context(), operator.Step{Owner: owner("a", "/a/"), Revision: at}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Claim(t.Context(), operator.Step{Owner: owner("a", "/a/"), Revision: at}))
 	if err := c.Claim(t.Context(), operator.Step{Owner: owner("b", "/a/b/"), Revision: at}); !errors.Is(err, ErrConflict) {
 		t.Errorf("the second claim: %v", err)
 	}
@@ -93,9 +87,7 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 		t.Errorf("%+v", now.Owners)
 	}
 	// Keys of tenants that are written meanwhile hold no claim back.
-	if _, err := c.kv.Put(t.Context(), "/other/x", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.kv.Put(t.Context(), "/other/x", "x")).Or(t)
 	if err := c.Claim(t.Context(), operator.Step{Owner: owner("c", "/c/"), Revision: now.Revision}); err != nil {
 		t.Error(err)
 	}
@@ -113,10 +105,7 @@ func TestWhichCoreAnswers(t *testing.T) {
 		t.Errorf("at another one: %v", err)
 	}
 	other := testkit.NewEtcdWith(t, "--listen-peer", "http://127.0.0.2:0") // the ID is made of the URLs of peers
-	both, err := Dial(t.Context(), []string{etcd.Endpoint, other.Endpoint}, Credentials{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := must.Get(Dial(t.Context(), []string{etcd.Endpoint, other.Endpoint}, Credentials{})).Or(t)
 	t.Cleanup(func() { _ = both.Close() })
 	testkit.Eventually(t, "answers of both", func() string {
 		problem := both.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"}).Problem
@@ -132,10 +121,7 @@ func TestHealthOfACoreWithASilentMember(t *testing.T) {
 	t.Parallel()
 	_, etcd := dial(t)
 	gone := testkit.NewEtcdWith(t)
-	c, err := Dial(t.Context(), []string{etcd.Endpoint, gone.Endpoint}, Credentials{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint, gone.Endpoint}, Credentials{})).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	gone.Kill()
 	before := etcd.Revision(t)
@@ -155,14 +141,10 @@ func TestForgetNeedsThatNothingIsLeft(t *testing.T) {
 	o := claimed(t, c, "a", "/a/")
 	ctx := t.Context()
 	for i := range 1203 {
-		if _, err := c.kv.Put(ctx, fmt.Sprintf("/a/%04d", i), "x"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.kv.Put(ctx, fmt.Sprintf("/a/%04d", i), "x")).Or(t)
 	}
 	for _, key := range []string{"/a", "/a0", "/b/x", operator.SystemPrefix("a") + "compact-revision", operator.SystemPrefix("a0") + "x"} {
-		if _, err := c.kv.Put(ctx, key, "x"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.kv.Put(ctx, key, "x")).Or(t)
 	}
 	lease := etcdserverpb.NewLeaseClient(etcd.Client.ActiveConnection())
 	leaseAll(t, etcd, 77<<32|5, 78<<32|5)
@@ -172,20 +154,14 @@ func TestForgetNeedsThatNothingIsLeft(t *testing.T) {
 	if got := see(t, c, "a", "/a/").Leases; !slices.Equal(got, []int64{77<<32 | 5}) {
 		t.Errorf("%v", got)
 	}
-	if err := c.RevokeLeases(ctx, o, []int64{77<<32 | 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.RevokeLeases(ctx, o, []int64{77<<32 | 5}))
 	for _, step := range []func(context.Context, operator.Owner) error{c.DeleteKeys, c.DeleteRecords} {
 		if err := c.Forget(ctx, o); !errors.Is(err, ErrConflict) {
 			t.Errorf("with keys: %v", err)
 		}
-		if err := step(ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, step(ctx, o))
 	}
-	if err := c.Forget(ctx, o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Forget(ctx, o))
 	var left []string
 	for key := range etcd.Dump(t) {
 		left = append(left, key)
@@ -204,12 +180,8 @@ func TestDeletionNeedsTheRecord(t *testing.T) {
 	t.Parallel()
 	c, _ := dial(t)
 	o := claimed(t, c, "a", "/a/")
-	if _, err := c.kv.Put(t.Context(), "/a/x", "x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Release(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.kv.Put(t.Context(), "/a/x", "x")).Or(t)
+	must.Do(t, c.Release(t.Context(), o))
 	for name, deed := range map[string]func(context.Context, operator.Owner) error{"DeleteKeys": c.DeleteKeys, "Release": c.Release, "Forget": c.Forget} {
 		if err := deed(t.Context(), o); !errors.Is(err, ErrConflict) {
 			t.Errorf("%s: %v", name, err)
@@ -228,9 +200,7 @@ func TestALeaseWithAForeignKeyStays(t *testing.T) {
 	o.LeaseSpace = "88"
 	const id = 88<<32 | 5 // the etcd is used again by other tests, with its leases
 	leaseAll(t, etcd, id)
-	if _, err := c.kv.Put(t.Context(), "/b/x", "x", clientv3.WithLease(id)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.kv.Put(t.Context(), "/b/x", "x", clientv3.WithLease(id))).Or(t)
 	if err := c.RevokeLeases(t.Context(), o, []int64{id}); err == nil || !strings.Contains(err.Error(), "but a key outside of /a/ is attached to it; revoke it by hand") {
 		t.Errorf("%v", err)
 	}
@@ -245,13 +215,9 @@ func TestMeasure(t *testing.T) {
 	c, etcd := dial(t)
 	o := claimed(t, c, "a", "/a/")
 	for i := range 100 {
-		if _, err := c.kv.Put(t.Context(), fmt.Sprintf("/a/%02d", i), strings.Repeat("x", 95)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.kv.Put(t.Context(), fmt.Sprintf("/a/%02d", i), strings.Repeat("x", 95))).Or(t)
 	}
-	if _, err := c.kv.Put(t.Context(), "/a0", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.kv.Put(t.Context(), "/a0", "x")).Or(t)
 	o.LeaseSpace = "99"
 	leaseAll(t, etcd, 99<<32|5, 99<<32|6, 98<<32|5)
 	got, err := c.Measure(t.Context(), clock.RealClock{}, o)
@@ -264,9 +230,7 @@ func TestMeasure(t *testing.T) {
 func TestAnUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	c, _ := dial(t)
-	if _, err := c.kv.Put(t.Context(), operator.OwnersPrefix+"z", "{"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.kv.Put(t.Context(), operator.OwnersPrefix+"z", "{")).Or(t)
 	got := c.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"})
 	if !strings.Contains(got.Problem, "the record /.etcd.mooring.dev/owners/z in the core etcd cannot be read, and its owner must be found first") {
 		t.Errorf("%q", got.Problem)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // leaves are the paths of a struct's fields as users write them; structs of the API's own package are gone into.
@@ -52,10 +53,7 @@ func told(t *testing.T, w World) string {
 		if s.Ref.Kind == KindSecret {
 			content = nil
 		}
-		raw, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(content)).Or(t)
 		out += fmt.Sprintf("%s %s validity=%s owner=%s %s\n", s.Kind, s.Object, s.Validity, s.Owner.Prefix, raw)
 	}
 	return out
@@ -143,9 +141,7 @@ func objectOf[T any](t *testing.T, w World, kind, name string) *T {
 		t.Fatalf("there is no %s %s", kind, name)
 	}
 	out := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content, out))
 	return out
 }
 

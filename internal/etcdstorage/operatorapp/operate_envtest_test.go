@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -40,12 +41,8 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t, cluster: controlplane.New(t)}
 	s.cluster.InstallCRDs(t, controlplane.OwnKind(t, "etcdstorages"))
 	scheme, err := controller.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rbacv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, rbacv1.AddToScheme(scheme))
 	if s.admin, err = client.New(s.cluster.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +58,7 @@ func newSite(t *testing.T) *site {
 
 func (s *site) create(o client.Object) {
 	s.t.Helper()
-	if err := s.admin.Create(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.admin.Create(s.t.Context(), o))
 }
 
 // grant gives the rights that the operator says it needs, and those for its Lease, to a kubeconfig that speaks as its service account.
@@ -84,20 +79,13 @@ func (s *site) grant() {
 	} {
 		s.create(o)
 	}
-	file, err := clientcmd.LoadFromFile(s.cluster.Kubeconfig)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		s.t.Fatal(err)
-	}
+	file := must.Get(clientcmd.LoadFromFile(s.cluster.Kubeconfig)).Or(s.t)
+	must.Do(s.t, clientcmd.ResolveLocalPaths(file))
 	for _, user := range file.AuthInfos {
 		user.Impersonate, user.ImpersonateGroups = account, []string{"system:serviceaccounts", "system:authenticated"}
 	}
 	s.kubeconfig = filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, s.kubeconfig); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, clientcmd.WriteToFile(*file, s.kubeconfig))
 }
 
 // start starts the program. It takes over the log of its process, so it is one of its own.
@@ -112,9 +100,7 @@ func (s *site) start(flags ...string) *testkit.Process {
 func (s *site) status(name string) (conditions map[string]string, status v1alpha1.EtcdStorageStatus) {
 	s.t.Helper()
 	o := &v1alpha1.EtcdStorage{}
-	if err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, o); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, o))
 	conditions = map[string]string{}
 	for _, c := range o.Status.Conditions {
 		conditions[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
@@ -152,9 +138,7 @@ func TestOperate(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		if _, err := s.etcd.Client.Put(t.Context(), fmt.Sprintf("/tenant-1/%d", i), "12345"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.etcd.Client.Put(t.Context(), fmt.Sprintf("/tenant-1/%d", i), "12345")).Or(t)
 	}
 	testkit.Eventually(t, "the quota to be exceeded", func() string {
 		conditions, status := s.status("tenant-1")

@@ -16,6 +16,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // parsed are the options that a command line leads to.
@@ -24,9 +25,7 @@ func parsed(t *testing.T, args ...string) *options {
 	o := newOptions()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	o.addFlags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fs.Parse(args))
 	return o
 }
 

@@ -15,15 +15,13 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // reasons are those of the Events about an EtcdStorage.
 func (s *site) reasons(name string) []string {
 	s.t.Helper()
-	list, err := s.cluster.Client.EventsV1().Events("default").List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	list := must.Get(s.cluster.Client.EventsV1().Events("default").List(s.t.Context(), metav1.ListOptions{})).Or(s.t)
 	var out []string
 	for _, e := range list.Items {
 		if e.Regarding.Name == name {
@@ -40,9 +38,7 @@ func TestAFailedWriteIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	role := &rbacv1.Role{}
-	if err := s.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "operator"}, role); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "operator"}, role))
 	whole := role.DeepCopy()
 	for i := range role.Rules {
 		if slices.Contains(role.Rules[i].Resources, "deployments") {
@@ -52,9 +48,7 @@ func TestAFailedWriteIsTriedAgainSoon(t *testing.T) {
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{
 		APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"etcd-beside"}, Verbs: []string{"patch"},
 	})
-	if err := s.admin.Update(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.admin.Update(t.Context(), role))
 	program := s.start()
 	create := func(name string) {
 		o := &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -101,8 +95,6 @@ func TestAFailedWriteIsTriedAgainSoon(t *testing.T) {
 	default:
 	}
 	whole.ResourceVersion = role.ResourceVersion
-	if err := s.admin.Update(t.Context(), whole); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.admin.Update(t.Context(), whole))
 	deployed("stuck")
 }

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // issued is the CA that an issuer would put into its Secret.
@@ -160,9 +161,7 @@ func TestAnIssuerKeepsItsKey(t *testing.T) {
 	template := *s.offer.cert
 	template.SerialNumber, template.NotAfter = big.NewInt(7), s.now.Add(100*time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, s.offer.key.Public(), s.offer.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s.offer, err = ParseOffer(Pair{Cert: encodePEM(blockCertificate, der), Key: s.offer.KeyPEM}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +179,12 @@ func TestParseOffer(t *testing.T) {
 	t.Parallel()
 	ca := issued(t, epoch(), time.Hour)
 	other := issued(t, epoch(), time.Hour)
-	leaf, err := ca.Issue(rand.Reader, epoch(), ServingLeaf("a", "b", "c"), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := must.Get(ca.Issue(rand.Reader, epoch(), ServingLeaf("a", "b", "c"), time.Hour)).Or(t)
 	chain, err := ParseOffer(Pair{Cert: slices.Concat(ca.CertPEM, other.CertPEM), Key: ca.KeyPEM})
 	if err != nil || string(chain.CertPEM) != string(ca.CertPEM) || !chain.NotAfter().Equal(ca.NotAfter()) {
 		t.Errorf("%v", err)
 	}
-	sec1, err := x509.MarshalECPrivateKey(ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sec1 := must.Get(x509.MarshalECPrivateKey(ca.key)).Or(t)
 	for want, pair := range map[string]Pair{
 		"its certificate cannot be used: it holds no certificate":                                                                     {},
 		"its certificate cannot be used: it holds something else than certificates in PEM":                                            {Cert: []byte("x")},
@@ -208,18 +201,9 @@ func TestParseOffer(t *testing.T) {
 
 func rsaPair(t *testing.T) Pair {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048)).Or(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, IsCA: true, BasicConstraintsValid: true, NotAfter: epoch()}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)).Or(t)
+	raw := must.Get(x509.MarshalPKCS8PrivateKey(key)).Or(t)
 	return Pair{Cert: encodePEM(blockCertificate, der), Key: encodePEM(blockKey, raw)}
 }

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func epoch() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
@@ -299,10 +300,7 @@ func TestRenewal(t *testing.T) {
 // What certificates hold: P-256, every name of the Service and localhost, one usage; a CA may sign and nothing else; names fit.
 func TestContents(t *testing.T) {
 	t.Parallel()
-	ca, err := NewCA(rand.Reader, epoch(), strings.Repeat("x", 80), Client, 7, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(NewCA(rand.Reader, epoch(), strings.Repeat("x", 80), Client, 7, time.Hour)).Or(t)
 	if cn := ca.cert.Subject.CommonName; len(cn) != 64 || !strings.HasSuffix(cn, " client CA 7") || !ca.cert.MaxPathLenZero || len(ca.cert.ExtKeyUsage) > 0 {
 		t.Errorf("%q", cn)
 	}
@@ -314,14 +312,8 @@ func TestContents(t *testing.T) {
 		{ServingLeaf("etcd-a", "storage", "cluster.local"), []string{"etcd-a.storage.svc", "etcd-a.storage.svc.cluster.local", "etcd-a.storage", "etcd-a", "localhost"}, 0},
 		{ClientLeaf("a", "team-a", "client", 1), nil, 2},
 	} {
-		pair, err := ca.Issue(rand.Reader, epoch(), c.leaf, 2*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := pair.inspect()
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(ca.Issue(rand.Reader, epoch(), c.leaf, 2*time.Hour)).Or(t)
+		cert := must.Get(pair.inspect()).Or(t)
 		if !slices.Equal(cert.DNSNames, c.names) || len(cert.URIs) != c.uris || !c.leaf.matches(cert) || cert.IsCA || cert.PublicKeyAlgorithm != x509.ECDSA ||
 			!cert.NotAfter.Equal(ca.cert.NotAfter) || cert.NotBefore.Before(ca.cert.NotBefore) {
 			t.Errorf("%+v", cert)

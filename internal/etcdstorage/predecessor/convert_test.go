@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/predecessor"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // old is an old object with this name and spec.
@@ -34,10 +35,7 @@ func convert(t *testing.T, object map[string]any) (spec string, refused, lost, h
 		t.Fatalf("object %v, refused %v", c.Object, c.Refused)
 	}
 	if c.Object != nil {
-		data, err := json.Marshal(c.Object["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(c.Object["spec"])).Or(t)
 		spec = string(data)
 	}
 	join := func(notes []predecessor.Note) string {
@@ -208,10 +206,7 @@ func FuzzConvert(f *testing.F) {
 			}
 			return
 		}
-		text, err := yaml.Marshal(c.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(yaml.Marshal(c.Object)).Or(t)
 		var got v1alpha1.EtcdStorage
 		if err := yaml.UnmarshalStrict(text, &got); err != nil {
 			t.Fatalf("%v\n%s", err, text)

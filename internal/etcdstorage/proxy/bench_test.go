@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // BenchmarkProxy is for profiles of the proxy's own code; ratios to direct etcd are test/contract/etcdstorage/bench's.
@@ -19,9 +20,7 @@ func BenchmarkProxy(b *testing.B) {
 	p := start(b, configure(b, core.Endpoint))
 	value := strings.Repeat("v", 1024)
 	for i := range 500 {
-		if _, err := p.Client.Put(b.Context(), fmt.Sprintf("list/%04d", i), value); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(p.Client.Put(b.Context(), fmt.Sprintf("list/%04d", i), value)).Or(b)
 	}
 	clients := []*clientv3.Client{client(b, p.Endpoint), client(b, p.Endpoint), client(b, p.Endpoint), client(b, p.Endpoint)}
 	run := func(name string, parallel int, call func(c *clientv3.Client) error) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // refusedBy reports whether an error is the refusal of a budget: it names it and tells when to try again.
@@ -37,10 +38,7 @@ func refusedBy(err error, budget string) bool {
 // metric sums a metric over the series whose labels contain the given values.
 func metric(tb testing.TB, registry *prometheus.Registry, name string, values ...string) (sum float64) {
 	tb.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	families := must.Get(registry.Gather()).Or(tb)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -150,10 +148,7 @@ type slowCore struct {
 func newSlowCore(t *testing.T) *slowCore {
 	t.Helper()
 	s := &slowCore{release: make(chan struct{})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	s.Endpoint = l.Addr().String()
 	server := grpc.NewServer()
 	etcdserverpb.RegisterKVServer(server, s)
@@ -253,9 +248,7 @@ func TestRefusedMessagesAreNotInFlight(t *testing.T) {
 	for range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, etcdserverpb.KV_Range_FullMethodName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for range 2 { // a unary call has one
 			_ = stream.SendMsg(&etcdserverpb.RangeRequest{Key: []byte("k")})
 		}
@@ -404,9 +397,7 @@ func fill(tb testing.TB, core string, mebibytes int) {
 	tb.Helper()
 	direct := client(tb, core)
 	for n := range mebibytes {
-		if _, err := direct.Put(tb.Context(), fmt.Sprintf("/a/fill/%05d", n), strings.Repeat("v", 1<<20)); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(direct.Put(tb.Context(), fmt.Sprintf("/a/fill/%05d", n), strings.Repeat("v", 1<<20))).Or(tb)
 	}
 }
 
@@ -430,9 +421,7 @@ func TestUnreadAnswersStayAtTheCore(t *testing.T) {
 			if err == nil {
 				err = stream.CloseSend()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		testkit.Eventually(t, "all requests to have come", func() string {
 			if n := metric(t, p.Registry, "mooring_etcdstorage_proxy_requests_in_flight", method); n < 990 {
@@ -541,9 +530,7 @@ func TestWhoReadsNothingMakesRoom(t *testing.T) {
 		if err == nil {
 			err = stream.CloseSend()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return stream
 	}
 	for _, method := range []string{etcdserverpb.KV_RangeStream_FullMethodName, etcdserverpb.KV_Range_FullMethodName} {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestCompactionAsEtcd makes the same calls to an etcd of its own and to a tenant, and compares codes and texts.
@@ -39,14 +40,9 @@ func TestCompactionAsEtcd(t *testing.T) {
 func base(tb testing.TB, c *clientv3.Client) int64 {
 	tb.Helper()
 	for range 2 {
-		if _, err := c.Put(tb.Context(), "k", "v"); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(c.Put(tb.Context(), "k", "v")).Or(tb)
 	}
-	got, err := c.Get(tb.Context(), "k")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	got := must.Get(c.Get(tb.Context(), "k")).Or(tb)
 	return got.Header.Revision
 }
 
@@ -100,12 +96,8 @@ func TestCompactionIsShared(t *testing.T) {
 	one, two := start(t, configure(t, core.Endpoint)), start(t, configure(t, core.Endpoint))
 	ctx := t.Context()
 	now := base(t, one.Client)
-	if _, err := two.Client.Get(ctx, "k", clientv3.WithRev(now-1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := one.Client.Compact(ctx, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(two.Client.Get(ctx, "k", clientv3.WithRev(now-1))).Or(t)
+	must.Get(one.Client.Compact(ctx, now)).Or(t)
 	testkit.Eventually(t, "the other replica", func() string {
 		if _, err := two.Client.Get(ctx, "k", clientv3.WithRev(now-1)); err == nil {
 			return "a compacted revision can still be read"
@@ -135,9 +127,7 @@ func TestCompactionIsShared(t *testing.T) {
 func TestCompactionRecordInTheWay(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
-	if _, err := core.Client.Put(t.Context(), "/.etcd.mooring.dev/tenants/a/compact-revision", "many"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.Client.Put(t.Context(), "/.etcd.mooring.dev/tenants/a/compact-revision", "many")).Or(t)
 	p := start(t, configure(t, core.Endpoint))
 	if _, err := p.Client.Put(t.Context(), "k", "v"); err != nil {
 		t.Error(err)

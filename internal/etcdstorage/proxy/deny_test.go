@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestDefaultDeny calls every method of every service that is linked, and some that are not, and expects a refusal that names it unless it is
@@ -102,20 +103,10 @@ func TestSynthetic(t *testing.T) {
 	p := start(t, configure(t, core.Endpoint))
 	conn := raw(t, p.Endpoint)
 	ctx := t.Context()
-	if _, err := core.Client.Put(ctx, "/b/large", strings.Repeat("x", 100000)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Client.Put(ctx, "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	direct, err := core.Client.Status(ctx, core.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := etcdserverpb.NewMaintenanceClient(conn).Status(ctx, &etcdserverpb.StatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.Client.Put(ctx, "/b/large", strings.Repeat("x", 100000))).Or(t)
+	must.Get(p.Client.Put(ctx, "key", "value")).Or(t)
+	direct := must.Get(core.Client.Status(ctx, core.Endpoint)).Or(t)
+	st := must.Get(etcdserverpb.NewMaintenanceClient(conn).Status(ctx, &etcdserverpb.StatusRequest{})).Or(t)
 	if want := int64(len("/a/key") + len("value")); st.Version != direct.Version || st.DbSize != want || st.DbSizeInUse != want || st.Leader != direct.Leader ||
 		st.Header.ClusterId != direct.Header.ClusterId || st.DbSizeQuota != 0 {
 		t.Errorf("status %v, want the core's version %s and the tenant's size %d", st, direct.Version, want)

@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience is how long a call of a test may take; on the busiest machine it takes less.
@@ -37,10 +38,7 @@ type served struct {
 // tenant is a tenant of a prefix.
 func tenant(tb testing.TB, text string) tenancy.Tenant {
 	tb.Helper()
-	prefix, err := tenancy.ParsePrefix(text)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix(text)).Or(tb)
 	return tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)}
 }
 
@@ -107,9 +105,7 @@ func start(tb testing.TB, cfg proxy.Config) *served {
 func client(tb testing.TB, endpoint string) *clientv3.Client {
 	tb.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -118,9 +114,7 @@ func client(tb testing.TB, endpoint string) *clientv3.Client {
 func raw(tb testing.TB, endpoint string) *grpc.ClientConn {
 	tb.Helper()
 	c, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }

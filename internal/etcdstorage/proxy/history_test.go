@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A tenant that overwrites one key writes no more between two compactions of the core than its budget of history, through however many replicas; deletes
@@ -72,9 +73,7 @@ func TestHistoryIsCharged(t *testing.T) {
 			t.Errorf("a get: %v", err)
 		}
 	}
-	if _, err := direct.Compact(t.Context(), revision); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Compact(t.Context(), revision)).Or(t)
 	written := 0
 	testkit.Eventually(t, "room after the compaction", func() string {
 		if written += overwrite(); written < limit/2 {
@@ -91,16 +90,11 @@ func TestNoSpaceOfTheCoreIsShown(t *testing.T) {
 	direct := client(t, core.Endpoint)
 	p := start(t, configure(t, core.Endpoint))
 	alarms(t, p.Client, 0)
-	members, err := direct.MemberList(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	members := must.Get(direct.MemberList(t.Context())).Or(t)
 	maintenance := etcdserverpb.NewMaintenanceClient(raw(t, strings.TrimPrefix(core.Endpoint, "http://")))
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
 		request := &etcdserverpb.AlarmRequest{Action: action, MemberID: members.Members[0].ID, Alarm: etcdserverpb.AlarmType_NOSPACE}
-		if _, err := maintenance.Alarm(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(maintenance.Alarm(t.Context(), request)).Or(t)
 	}
 	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
 	defer alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
@@ -137,13 +131,9 @@ func TestStatusReadsTheDataOnce(t *testing.T) {
 	}
 	each := int64(1<<20 + len("/a/fill/00000"))
 	size(2 * each)
-	if _, err := p.Client.Put(t.Context(), "key", "value"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Client.Put(t.Context(), "key", "value")).Or(t)
 	size(2*each + int64(len("/a/keyvalue")))
-	if _, err := p.Client.Delete(t.Context(), "fill/00000"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Client.Delete(t.Context(), "fill/00000")).Or(t)
 	size(each + int64(len("/a/keyvalue")))
 	if got := bytes.Load(); got > 3<<20 {
 		t.Errorf("%d bytes were read of the core for 2 MiB of data", got)

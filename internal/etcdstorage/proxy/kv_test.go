@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestKV(t *testing.T) {
@@ -23,39 +24,22 @@ func TestKV(t *testing.T) {
 	core := testkit.NewEtcd(t)
 	p := start(t, configure(t, core.Endpoint))
 	ctx := t.Context()
-	if _, err := core.Client.Put(ctx, "/b/secret", "other"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Client.Put(ctx, "/x", "one"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Client.Put(ctx, "y", strings.Repeat("v", 300000)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.Client.Get(ctx, "\x00", clientv3.WithFromKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.Client.Put(ctx, "/b/secret", "other")).Or(t)
+	must.Get(p.Client.Put(ctx, "/x", "one")).Or(t)
+	must.Get(p.Client.Put(ctx, "y", strings.Repeat("v", 300000))).Or(t)
+	got := must.Get(p.Client.Get(ctx, "\x00", clientv3.WithFromKey())).Or(t)
 	if len(got.Kvs) != 2 || string(got.Kvs[0].Key) != "/x" || string(got.Kvs[1].Key) != "y" || got.Count != 2 {
 		t.Errorf("the tenant sees %v", got.Kvs)
 	}
-	txn, err := p.Client.Txn(ctx).If(clientv3.Compare(clientv3.Version("/x"), "=", 1)).
-		Then(clientv3.OpPut("/x", "two", clientv3.WithPrevKV()), clientv3.OpGet("y", clientv3.WithKeysOnly())).Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	txn := must.Get(p.Client.Txn(ctx).If(clientv3.Compare(clientv3.Version("/x"), "=", 1)).
+		Then(clientv3.OpPut("/x", "two", clientv3.WithPrevKV()), clientv3.OpGet("y", clientv3.WithKeysOnly())).Commit()).Or(t)
 	if !txn.Succeeded || string(txn.Responses[0].GetResponsePut().PrevKv.Key) != "/x" || string(txn.Responses[1].GetResponseRange().Kvs[0].Key) != "y" {
 		t.Errorf("the txn answered %v", txn)
 	}
-	stream, err := p.Client.GetStream(ctx, "", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(p.Client.GetStream(ctx, "", clientv3.WithPrefix())).Or(t)
 	streamed := 0
 	for chunk := range stream {
-		if err := chunk.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, chunk.Err())
 		streamed += len(chunk.RangeResponse.GetKvs())
 	}
 	if streamed != 2 {

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestLaggingMember shows that a member that lags is not taken for a core that went back: of a core of three members one is frozen again and again while the
@@ -32,9 +33,7 @@ func TestLaggingMember(t *testing.T) {
 	for round := 0; round < 30 && lower < 5; round++ {
 		frozen.Signal(syscall.SIGSTOP)
 		for i := range 100 {
-			if _, err := writer.Put(ctx, fmt.Sprintf("/a/%d", i), "x"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(writer.Put(ctx, fmt.Sprintf("/a/%d", i), "x")).Or(t)
 		}
 		highest := <-readsOf(ctx, s, 2*len(core.URLs)) // those through the frozen member end later
 		stale := readsOf(ctx, s, 4*len(core.URLs), clientv3.WithSerializable())
@@ -79,10 +78,7 @@ func readsOf(ctx context.Context, s *served, count int, options ...clientv3.OpOp
 func followerOf(ctx context.Context, tb testing.TB, core *testkit.EtcdMembers) (follower *testkit.Process, leader *clientv3.Client) {
 	tb.Helper()
 	for i, url := range core.URLs {
-		answer, err := core.Client.Status(ctx, url)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		answer := must.Get(core.Client.Status(ctx, url)).Or(tb)
 		if answer.Leader == answer.Header.MemberId {
 			leader = client(tb, strings.TrimPrefix(url, "http://"))
 		} else {

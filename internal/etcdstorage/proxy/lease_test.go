@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // leases are the bare clients of one side, with what they saw.
@@ -94,21 +95,15 @@ func (l *leases) put(key string, lease int64) {
 func (l *leases) keepAlive(t *testing.T, ids ...int64) {
 	t.Helper()
 	c, err := l.lease.LeaseKeepAlive(l.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, id := range ids { // all at once: the answers come in order
-		if err := c.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Send(&pb.LeaseKeepAliveRequest{ID: id}))
 	}
 	for _, id := range ids {
 		r, err := c.Recv()
 		l.note(fmt.Sprint("keep alive ", id), err, r.GetID(), " ", r.GetTTL())
 	}
-	if err := c.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CloseSend())
 	_, err = c.Recv()
 	l.log = append(l.log, fmt.Sprint("end: ", err))
 }
@@ -117,10 +112,7 @@ func (l *leases) keepAlive(t *testing.T, ids ...int64) {
 func withoutLeases(t *testing.T) *testkit.Etcd {
 	t.Helper()
 	etcd := testkit.NewEtcd(t)
-	all, err := etcd.Client.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(etcd.Client.Leases(t.Context())).Or(t)
 	for _, l := range all.Leases {
 		_, _ = etcd.Client.Revoke(t.Context(), l.ID) // it may just have expired
 	}
@@ -176,26 +168,15 @@ func TestLeasesOfOthers(t *testing.T) {
 	etcd := withoutLeases(t)
 	a := start(t, configure(t, etcd.Endpoint))
 	other := configure(t, etcd.Endpoint)
-	prefix, err := tenancy.ParsePrefix("/b/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/b/")).Or(t)
 	other.Tenant = tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)}
 	other.TenantName = "b"
 	b := start(t, other)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	nobodys, err := etcd.Client.Grant(ctx, 500)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine, err := a.Client.Grant(ctx, 500)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Client.Put(ctx, "k", "v", clientv3.WithLease(mine.ID)); err != nil {
-		t.Fatal(err)
-	}
+	nobodys := must.Get(etcd.Client.Grant(ctx, 500)).Or(t)
+	mine := must.Get(a.Client.Grant(ctx, 500)).Or(t)
+	must.Get(a.Client.Put(ctx, "k", "v", clientv3.WithLease(mine.ID))).Or(t)
 	all, err := etcd.Client.Leases(ctx)
 	if err != nil || len(all.Leases) != 2 {
 		t.Fatal(all, err)
@@ -231,9 +212,7 @@ func TestLeasesOfOthers(t *testing.T) {
 	}
 	// A lease that a key of another holds too: its keys cannot all be shown.
 	core := all.Leases[slices.IndexFunc(all.Leases, func(l clientv3.LeaseStatus) bool { return l.ID != nobodys.ID })].ID
-	if _, err := etcd.Client.Put(ctx, "/b/secret", "", clientv3.WithLease(core)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(etcd.Client.Put(ctx, "/b/secret", "", clientv3.WithLease(core))).Or(t)
 	if r, err := a.Client.TimeToLive(ctx, mine.ID, clientv3.WithAttachedKeys()); err == nil || strings.Contains(fmt.Sprint(r, err), "secret") {
 		t.Errorf("a lease with the key of another: %+v, %v", r, err)
 	}
@@ -263,13 +242,8 @@ func TestKeepAliveEnds(t *testing.T) {
 	}
 	l := newLeases(t, start(t, cfg).Endpoint)
 	l.grant(7, 100)
-	c, err := l.lease.LeaseKeepAlive(l.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Send(&pb.LeaseKeepAliveRequest{ID: 7}); err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(l.lease.LeaseKeepAlive(l.ctx)).Or(t)
+	must.Do(t, c.Send(&pb.LeaseKeepAliveRequest{ID: 7}))
 	if r, err := c.Recv(); err != nil || r.TTL != 100 {
 		t.Fatal(r, err)
 	}

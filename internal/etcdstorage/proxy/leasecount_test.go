@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // leaseCore is a core that makes leases, and whose answers about them the test holds back.
@@ -31,10 +32,7 @@ type leaseCore struct {
 func newLeaseCore(tb testing.TB) (c *leaseCore, address string) {
 	tb.Helper()
 	c = &leaseCore{space: tenant(tb, "/a/").Leases, listing: make(chan struct{}, 100), list: make(chan int64, 100)}
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	server := grpc.NewServer()
 	pb.RegisterLeaseServer(server, c)
 	go func() { _ = server.Serve(l) }()

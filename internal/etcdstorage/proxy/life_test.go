@@ -25,6 +25,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestCoreLostAndBack(t *testing.T) {
@@ -38,9 +39,7 @@ func TestCoreLostAndBack(t *testing.T) {
 		_, err := kv.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("k")})
 		return err
 	}
-	if err := errors.Join(get(), p.Ready(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(get(), p.Ready(t.Context())))
 	core.Kill()
 	for range 10 {
 		err := get()
@@ -67,17 +66,11 @@ func TestShutdown(t *testing.T) {
 	core := testkit.NewEtcd(t)
 	p := start(t, configure(t, core.Endpoint))
 	w, err := etcdserverpb.NewWatchClient(raw(t, p.Endpoint)).Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
+	must.Do(t, err)
+	must.Do(t, w.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
 		CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("k")},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	}}))
+	must.Get(w.Recv()).Or(t)
 	ended := make(chan struct{})
 	go func() {
 		p.stop()
@@ -108,10 +101,7 @@ func TestAuthorize(t *testing.T) {
 	cfg := configure(t, core.Endpoint)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(testkit.Bundle(ca))
-	pair, err := tls.X509KeyPair(server.Cert, server.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(server.Cert, server.Key)).Or(t)
 	cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
 	judged := make(chan string, 10)
 	cfg.Authorize = func(c *x509.Certificate) error {
@@ -126,9 +116,7 @@ func TestAuthorize(t *testing.T) {
 		config := ca.Issue(t, testkit.Leaf{CommonName: name}).Client(t, ca)
 		config.ServerName = "localhost"
 		c, err := grpc.NewClient("passthrough:///"+p.Endpoint, grpc.WithTransportCredentials(credentials.NewTLS(config)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		return etcdserverpb.NewKVClient(c)
 	}
@@ -177,13 +165,9 @@ func TestLogin(t *testing.T) {
 		_, err := kv.Put(t.Context(), &etcdserverpb.PutRequest{Key: []byte("k")})
 		return err
 	}
-	if err := put(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put())
 	// A change of the password ends the tokens.
-	if _, err := root.UserChangePassword(t.Context(), "tenant-a", "next"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(root.UserChangePassword(t.Context(), "tenant-a", "next")).Or(t)
 	password = "next"
 	testkit.Eventually(t, "the next login", func() string {
 		if err := put(); err != nil {
@@ -202,9 +186,7 @@ func TestMemory(t *testing.T) {
 	p := start(t, configure(t, core.Endpoint))
 	value := strings.Repeat("v", 1024)
 	for i := range 300 {
-		if _, err := p.Client.Put(t.Context(), fmt.Sprintf("list/%04d", i), value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Client.Put(t.Context(), fmt.Sprintf("list/%04d", i), value)).Or(t)
 	}
 	lists := func(from, n int) uint64 {
 		for i := range n {
@@ -290,10 +272,7 @@ func TestBoundaryViolation(t *testing.T) {
 // sum adds up the series of a metric.
 func sum(tb testing.TB, registry *prometheus.Registry, name string) float64 {
 	tb.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	families := must.Get(registry.Gather()).Or(tb)
 	total := 0.0
 	for _, f := range families {
 		if f.GetName() == name {
@@ -310,9 +289,7 @@ func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
 	p := start(t, configure(t, core.Endpoint))
-	if _, err := p.Client.Put(t.Context(), "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Client.Put(t.Context(), "k", "v")).Or(t)
 	core.Pause(t)
 	defer core.Resume()
 	kv := etcdserverpb.NewKVClient(raw(t, p.Endpoint))
@@ -328,10 +305,7 @@ func TestGivenUp(t *testing.T) {
 		return ""
 	})
 	// What ends the call must be the tenant, and not the loss of the connection that comes of the silence later.
-	families, err := p.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(p.Registry.Gather()).Or(t)
 	for _, f := range families {
 		for _, m := range f.Metric {
 			for _, l := range m.Label {

@@ -20,15 +20,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // stored is what the core holds of the tenant, asked past the proxy.
 func stored(tb testing.TB, core *clientv3.Client) (size quota.Size) {
 	tb.Helper()
-	all, err := core.Get(tb.Context(), "/a/", clientv3.WithPrefix())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	all := must.Get(core.Get(tb.Context(), "/a/", clientv3.WithPrefix())).Or(tb)
 	for _, kv := range all.Kvs {
 		size.Bytes += int64(len(kv.Key) + len(kv.Value))
 		size.Keys++
@@ -93,9 +91,7 @@ func write(ctx context.Context, c *clientv3.Client, kind int, key, value string)
 func TestAtTheQuota(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
-	if _, err := client(t, core.Endpoint).Put(t.Context(), "/b/somebody else's", strings.Repeat("v", 5000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client(t, core.Endpoint).Put(t.Context(), "/b/somebody else's", strings.Repeat("v", 5000))).Or(t)
 	cfg := configure(t, core.Endpoint)
 	cfg.Quota = quota.Limits{Bytes: 1000, Keys: 3}
 	for _, replica := range []*served{start(t, cfg), start(t, cfg)} {
@@ -153,9 +149,7 @@ func TestOwnWritesCountAtOnce(t *testing.T) {
 	value := strings.Repeat("v", 900)
 	good := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for n := range 200 {
 		key := fmt.Sprint("key ", n)
@@ -227,9 +221,7 @@ func TestQuotaAfterTheCoreCompacted(t *testing.T) {
 	cfg := configure(t, core.Endpoint)
 	cfg.Quota = quota.Limits{Keys: 10}
 	replica := start(t, cfg)
-	if _, err := replica.Client.Put(t.Context(), "1", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(replica.Client.Put(t.Context(), "1", "")).Or(t)
 	core.Stop()
 	core.Restart(t)
 	var last int64
@@ -244,9 +236,7 @@ func TestQuotaAfterTheCoreCompacted(t *testing.T) {
 			return ""
 		})
 	}
-	if _, err := direct.Compact(t.Context(), last, clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Compact(t.Context(), last, clientv3.WithCompactPhysical())).Or(t)
 	testkit.Eventually(t, "the quota to be reached", func() string {
 		put, err := replica.Client.Put(t.Context(), "one too many", "")
 		if errors.Is(err, rpctypes.ErrNoSpace) {
@@ -261,14 +251,9 @@ func TestLeasesAndWatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
 	direct := client(t, core.Endpoint)
-	left, err := direct.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(direct.Leases(t.Context())).Or(t)
 	for _, lease := range left.Leases { // of tests that had this etcd before
-		if _, err := direct.Revoke(t.Context(), lease.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(direct.Revoke(t.Context(), lease.ID)).Or(t)
 	}
 	if _, err := direct.Grant(t.Context(), 60); err != nil {
 		t.Fatal(err) // somebody else's
@@ -278,10 +263,7 @@ func TestLeasesAndWatchesAreBounded(t *testing.T) {
 	c := start(t, cfg).Client
 	var leases []clientv3.LeaseID
 	for range 2 {
-		lease, err := c.Grant(t.Context(), 60)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := must.Get(c.Grant(t.Context(), 60)).Or(t)
 		leases = append(leases, lease.ID)
 	}
 	if _, err := c.Grant(t.Context(), 60); !refusedBy(err, "leases") {

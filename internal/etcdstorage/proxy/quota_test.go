@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // What was let in by a book from before a restore of the core may have made a key that the book took for known. Nothing
@@ -34,10 +35,7 @@ func TestGrowthWaitsForWritesThatAnEarlierBookLetIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := newMetrics(prometheus.NewRegistry(), "t")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(newMetrics(prometheus.NewRegistry(), "t")).Or(t)
 			p := &Proxy{metrics: m, log: logr.Discard()}
 			p.past.Store(&past{})
 			p.cfg.Quota = quota.Limits{Keys: 10}
@@ -48,9 +46,7 @@ func TestGrowthWaitsForWritesThatAnEarlierBookLetIn(t *testing.T) {
 			}
 			takeOver := func(book *quota.Ledger, revision int64) {
 				book.Advance(revision, clock())
-				if err := l.takeOver(book, p.past.Load()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.takeOver(book, p.past.Load()))
 			}
 			takeOver(old, 5)
 			g := &growth{ledger: l}

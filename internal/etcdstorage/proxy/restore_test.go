@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestRestoredCore restores the core from a backup beneath a tenant with a quota, in four ways. Afterwards the tenant has what the backup had, can read it
@@ -43,9 +44,7 @@ func TestRestoredCore(t *testing.T) {
 			defer cancel()
 			write := func(from, count int) {
 				for i := from; i < from+count; i++ {
-					if _, err := s.Client.Put(ctx, fmt.Sprintf("key-%02d", i), "x"); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(s.Client.Put(ctx, fmt.Sprintf("key-%02d", i), "x")).Or(t)
 				}
 			}
 			write(0, before)
@@ -55,13 +54,8 @@ func TestRestoredCore(t *testing.T) {
 			if err != nil || last.Count != before+after {
 				t.Fatalf("%v, %v", last, err)
 			}
-			if _, err := s.Client.Compact(ctx, last.Header.Revision); err != nil {
-				t.Fatal(err)
-			}
-			keepAlive, err := etcdserverpb.NewLeaseClient(raw(t, s.Endpoint)).LeaseKeepAlive(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Client.Compact(ctx, last.Header.Revision)).Or(t)
+			keepAlive := must.Get(etcdserverpb.NewLeaseClient(raw(t, s.Endpoint)).LeaseKeepAlive(ctx)).Or(t)
 			ended := make(chan error, 1)
 			go func() {
 				_, err := keepAlive.Recv()
@@ -99,9 +93,7 @@ func watchesAgain(ctx context.Context, tb testing.TB, c *clientv3.Client, from i
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for answer := range c.Watch(ctx, "key-", clientv3.WithPrefix(), clientv3.WithRev(from)) {
-		if err := answer.Err(); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, answer.Err())
 		if count -= len(answer.Events); count == 0 {
 			return
 		}

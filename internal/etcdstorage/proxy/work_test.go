@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // fillKeys stores n keys of the tenant below a prefix, past the proxy.
@@ -31,9 +32,7 @@ func fillKeys(tb testing.TB, core *clientv3.Client, prefix string, n int) {
 		for i := from; i < min(from+together, n); i++ {
 			puts = append(puts, clientv3.OpPut(fmt.Sprintf("/a/%s%07d", prefix, i), ""))
 		}
-		if _, err := core.Txn(tb.Context()).Then(puts...).Commit(); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(core.Txn(tb.Context()).Then(puts...).Commit()).Or(tb)
 	}
 }
 
@@ -243,17 +242,12 @@ func TestWatchesFromThePastPayForTheDistance(t *testing.T) {
 	core := testkit.NewEtcd(t)
 	direct := client(t, core.Endpoint)
 	for range 1000 {
-		if _, err := direct.Put(t.Context(), "/b/k", ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(direct.Put(t.Context(), "/b/k", "")).Or(t)
 	}
 	cfg := configure(t, core.Endpoint)
 	cfg.UnitsPerSecond = rate
 	p := start(t, cfg)
-	now, err := p.Client.Get(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(p.Client.Get(t.Context(), "k")).Or(t)
 	distance := now.Header.Revision - 1
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

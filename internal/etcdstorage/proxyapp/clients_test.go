@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Who comes without a certificate of the tenant's CA that is valid now and made for clients, or without TLS 1.3, does not get as far as a request;
@@ -31,9 +32,7 @@ func TestRefusedClients(t *testing.T) {
 	p := start(t, slices.Concat(plainCore(etcd), serveTLS(folder), []string{"--tenant=team-a"})...)
 	good := ca.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)
 	conn := dial(t, p.address, good)
-	if err := write(t.Context(), conn, "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(t.Context(), conn, "k", "v"))
 
 	old := good.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
@@ -43,8 +42,9 @@ func TestRefusedClients(t *testing.T) {
 		config *tls.Config
 		reason string
 	}{
-		"none":    {testkit.Pair{}.Client(t, ca), reasonNoCertificate},
-		"foreign": {always(foreign.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)), reasonUntrusted},
+		"none":         {testkit.Pair{}.Client(t, ca), reasonNoCertificate},
+		"a namesake's": {testkit.NewAuthority(t, "ca").Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca), reasonUntrusted},
+		"foreign":      {always(foreign.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)), reasonUntrusted},
 		// Clients in Go keep a certificate to themselves that no announced CA has signed.
 		"foreign, kept":    {foreign.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca), reasonNoCertificate},
 		"expired":          {ca.Issue(t, testkit.Leaf{CommonName: "team-a", NotBefore: -2 * time.Hour, NotAfter: -time.Hour}).Client(t, ca), reasonExpired},
@@ -87,6 +87,13 @@ func TestRefusedClients(t *testing.T) {
 	}
 	if line := p.logged("Refused a client of another identity; more are only counted for a minute"); line == nil || line["error"] != refused || !strings.HasPrefix(fmt.Sprint(line["client"]), "127.0.0.1:") {
 		t.Errorf("log of the refusal: %v", line)
+	}
+	for _, leaf := range []testkit.Leaf{
+		{}, {CommonName: "team-ab"}, {CommonName: "team"}, {URI: TenantURI + "team-b"}, {CommonName: "team-a", URI: TenantURI + "team-b"},
+	} {
+		if _, err := read(t.Context(), dial(t, p.address, ca.Issue(t, leaf).Client(t, ca)), "k"); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%+v: %v", leaf, err)
+		}
 	}
 	if got, err := read(t.Context(), conn, "k"); err != nil || len(got.Kvs) != 1 {
 		t.Errorf("afterwards: got %v, %v", got, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // hold opens connections until that many got through the handshake, and reads from each until it is closed. open counts those that are.
@@ -24,15 +25,10 @@ func hold(t *testing.T, address string, config *tls.Config, count int) (open *at
 	config = config.Clone()
 	config.ServerName, config.NextProtos = "127.0.0.1", []string{"h2"}
 	for range count {
-		raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address)).Or(t)
 		t.Cleanup(func() { _ = raw.Close() })
 		conn := tls.Client(raw, config)
-		if err := conn.HandshakeContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.HandshakeContext(t.Context()))
 		if _, err := io.WriteString(conn, preface); err != nil {
 			continue // it was closed already
 		}

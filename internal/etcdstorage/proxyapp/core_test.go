@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Whatever keeps the proxy from the core: it runs, says no and why at /readyz and in the log, and answers Unavailable to clients at once.
@@ -82,10 +83,7 @@ func TestCoreThatCannotBeReached(t *testing.T) {
 func imitation(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	var listen net.ListenConfig
-	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(listen.Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -118,9 +116,7 @@ func TestCoreComesBack(t *testing.T) {
 	p := start(t, slices.Concat(coreTLS(folder, etcd.Endpoint), serveTLS(folder), []string{"--tenant=team-a"})...)
 	p.awaitReady(t, "")
 	conn := dial(t, p.address, client)
-	if err := write(t.Context(), conn, "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(t.Context(), conn, "k", "v"))
 	etcd.Kill()
 	p.awaitReady(t, "cannot be connected to (connect: connection refused)")
 	if _, err := read(t.Context(), conn, "k"); status.Code(err) != codes.Unavailable {
@@ -150,16 +146,12 @@ func TestCoreWithAuthentication(t *testing.T) {
 		testkit.Grant{User: "proxy-by-password", Password: "first", Prefixes: ranges},
 	)
 	for _, key := range []string{"/team-b/k", "/.etcd.mooring.dev/tenants/team-b/compact-revision"} {
-		if _, err := root.Put(t.Context(), key, "v"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(root.Put(t.Context(), key, "v")).Or(t)
 	}
 	password := filepath.Join(t.TempDir(), "password")
 	setPassword := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(password, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(password, []byte(text+"\n"), 0o600))
 	}
 	setPassword("first")
 	own := ca.Issue(t, testkit.Leaf{CommonName: "proxy-of-team-a"})
@@ -215,24 +207,17 @@ func TestCoreWithAuthentication(t *testing.T) {
 	etcd.Restart(t)
 	works("after a restart of the core")
 
-	if _, err := root.UserChangePassword(t.Context(), "proxy-by-password", "second"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(root.UserChangePassword(t.Context(), "proxy-by-password", "second")).Or(t)
 	setPassword("second")
 	works("with another password")
-	if _, err := root.UserChangePassword(t.Context(), "proxy-by-password", "third"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(root.UserChangePassword(t.Context(), "proxy-by-password", "third")).Or(t)
 	proxies[1].awaitReady(t, "the core etcd refused the proxy's user name or password")
 }
 
 // compacts makes the proxy write its own record, which the user must be allowed to.
 func compacts(t *testing.T, when string, kv etcdserverpb.KVClient) {
 	t.Helper()
-	put, err := kv.Put(t.Context(), &etcdserverpb.PutRequest{Key: []byte("k"), Value: []byte("w")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	put := must.Get(kv.Put(t.Context(), &etcdserverpb.PutRequest{Key: []byte("k"), Value: []byte("w")})).Or(t)
 	if _, err := kv.Compact(t.Context(), &etcdserverpb.CompactionRequest{Revision: put.Header.Revision}); err != nil {
 		t.Errorf("%s: compacting: %v", when, err)
 	}

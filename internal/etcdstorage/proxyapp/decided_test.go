@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // office is what the operator stores of one purpose: the CAs, the bundle that others trust, and the certificate.
@@ -59,10 +60,7 @@ func (o *office) do(t *testing.T, now time.Time, signers pki.Signers, a pki.Acti
 	t.Helper()
 	switch a.Deed {
 	case pki.MakeCA:
-		ca, err := pki.NewCA(rand.Reader, now, "etcd-team-a", o.purpose, a.Generation, o.validity.Signing)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ca := must.Get(pki.NewCA(rand.Reader, now, "etcd-team-a", o.purpose, a.Generation, o.validity.Signing)).Or(t)
 		o.data = append(signers, ca).Data(o.purpose)
 	case pki.DropCA, pki.MarkPublished:
 		o.data = a.Signers.Data(o.purpose)
@@ -72,10 +70,7 @@ func (o *office) do(t *testing.T, now time.Time, signers pki.Signers, a pki.Acti
 		o.bundle = a.Bundle
 	case pki.IssueLeaf:
 		i := slices.IndexFunc(signers, func(c pki.CA) bool { return c.Generation == a.Generation })
-		pair, err := signers[i].Issue(rand.Reader, now, o.leaf, o.validity.Leaf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(signers[i].Issue(rand.Reader, now, o.leaf, o.validity.Leaf)).Or(t)
 		o.pair = pair
 	}
 }
@@ -105,10 +100,7 @@ type decided struct {
 // config is what a client has now.
 func (d *decided) config(t *testing.T) *tls.Config {
 	t.Helper()
-	pair, err := tls.X509KeyPair(d.pair.Cert, d.pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.X509KeyPair(d.pair.Cert, d.pair.Key)).Or(t)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(d.trust) {
 		t.Fatal("the bundle is empty")
@@ -202,14 +194,8 @@ func TestRotationsAsTheOperatorDecides(t *testing.T) {
 	d := newDecided(t, testkit.NewEtcd(t))
 	old := dialTurning(t, d.proxy.address, d.turning)
 	events := old.Watch(t.Context(), "counter")
-	lease, err := old.Grant(t.Context(), 3600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alive, err := old.KeepAlive(t.Context(), lease.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(old.Grant(t.Context(), 3600)).Or(t)
+	alive := must.Get(old.KeepAlive(t.Context(), lease.ID)).Or(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	load, ctx := errgroup.WithContext(ctx)

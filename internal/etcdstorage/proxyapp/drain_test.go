@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // SIGTERM under load: /readyz says so at once, requests that run come to their end, streams are told that they must go elsewhere, nobody new is
@@ -28,24 +29,13 @@ func TestDrain(t *testing.T) {
 	p := start(t, slices.Concat(plainCore(etcd), []string{"--tenant=team-a", "--drain-delay=1s"})...)
 	p.awaitReady(t, "")
 	conn := dial(t, p.address, nil)
-	if err := write(t.Context(), conn, "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(t.Context(), conn, "k", "v"))
 	watch := openWatch(t, etcdserverpb.NewWatchClient(conn), "k")
 	lease, err := etcdserverpb.NewLeaseClient(conn).LeaseGrant(t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600})
-	if err != nil {
-		t.Fatal(err)
-	}
-	alive, err := etcdserverpb.NewLeaseClient(conn).LeaseKeepAlive(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := alive.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: lease.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := alive.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	alive := must.Get(etcdserverpb.NewLeaseClient(conn).LeaseKeepAlive(t.Context())).Or(t)
+	must.Do(t, alive.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: lease.ID}))
+	must.Get(alive.Recv()).Or(t)
 
 	etcd.Pause(t)
 	defer etcd.Resume()
@@ -92,9 +82,7 @@ func TestDrainTimeout(t *testing.T) {
 	p := start(t, slices.Concat(plainCore(etcd), []string{"--tenant=team-a", "--drain-timeout=1s"})...)
 	p.awaitReady(t, "")
 	conn := dial(t, p.address, nil)
-	if err := write(t.Context(), conn, "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(t.Context(), conn, "k", "v"))
 	etcd.Pause(t)
 	defer etcd.Resume()
 	written := make(chan error, 1)
@@ -133,14 +121,9 @@ type watching struct {
 
 func openWatch(t *testing.T, client etcdserverpb.WatchClient, key string) *watching {
 	t.Helper()
-	stream, err := client.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(client.Watch(t.Context())).Or(t)
 	create := &etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte(key)}}}
-	if err := stream.Send(create); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.Send(create))
 	created, err := stream.Recv()
 	if err != nil || !created.Created || created.Canceled {
 		t.Fatalf("creating a watch: %v, %v", created, err)

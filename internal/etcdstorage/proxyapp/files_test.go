@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // sides are the TLS folders of both sides, fine until a test spoils them.
@@ -165,15 +166,11 @@ func TestRefusedPassword(t *testing.T) {
 	if got, want := refusal(t, flags...), `--core-password-file "`+path+`" cannot be read: no such file or directory`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("\n"), 0o600))
 	if got, want := refusal(t, flags...), `--core-password-file "`+path+`" is empty`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if err := os.WriteFile(path, []byte(" secret \r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(" secret \r\n"), 0o600))
 	if got, err := passwordFile(path)(); got != " secret " || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -183,10 +180,7 @@ func TestRefusedPorts(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
 	var config net.ListenConfig
-	taken, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(config.Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
 	defer func() { _ = taken.Close() }()
 	for _, flag := range []string{"--listen-address", "--health-address", "--metrics-address"} {
 		addr := taken.Addr().String()
@@ -202,9 +196,7 @@ func TestWarnsOfOpenKeys(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true, 0o604: true} {
 		s := newSides(t)
-		if err := os.Chmod(s.listen.Key(), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(s.listen.Key(), mode))
 		var log bytes.Buffer
 		warnOfOpenSecret(s.listen.Key(), logr.FromSlogHandler(slog.NewJSONHandler(&log, nil)))
 		if got := log.Len() > 0; got != want {
@@ -233,10 +225,7 @@ func TestBundles(t *testing.T) {
 
 func mustSettings(t *testing.T, args []string) *settings {
 	t.Helper()
-	s, err := parsed(t, args).settings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(parsed(t, args).settings()).Or(t)
 	return s
 }
 
@@ -273,10 +262,7 @@ func TestAuthorizer(t *testing.T) {
 		if tt.allowed != nil {
 			allowed = nil
 			for _, text := range tt.allowed {
-				id, err := parseIdentity("--allowed-identity", text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				id := must.Get(parseIdentity("--allowed-identity", text)).Or(t)
 				allowed = append(allowed, id)
 			}
 		}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // hand is a clock that is set by hand.
@@ -53,21 +54,12 @@ func startInside(t *testing.T, clock *hand, args ...string) *inside {
 
 func startInsideWith(t *testing.T, clock *hand, change func(*proxy.Config), args ...string) *inside {
 	t.Helper()
-	p, err := newProgramAt(parsed(t, args), mustSettings(t, args), logr.Discard(), clock.now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newProgramAt(parsed(t, args), mustSettings(t, args), logr.Discard(), clock.now)).Or(t)
 	config := p.proxyConfig()
 	config.Look, config.Upstream.Look = 5*time.Millisecond, 5*time.Millisecond
 	change(&config)
-	server, err := proxy.New(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(proxy.New(context.Background(), config)).Or(t)
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -84,10 +76,7 @@ func startInsideWith(t *testing.T, clock *hand, change func(*proxy.Config), args
 // count is the value of a counter of the program's with one more label, "" for none.
 func (p *inside) count(t *testing.T, name, value string) float64 {
 	t.Helper()
-	families, err := p.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(p.registry.Gather()).Or(t)
 	sum := 0.0
 	for _, family := range families {
 		if family.GetName() != name {
@@ -138,13 +127,10 @@ func (c *turning) Clone() credentials.TransportCredentials { return c }
 // dialTurning is an etcd client whose certificates turn.
 func dialTurning(t *testing.T, address string, creds *turning) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
+	client := must.Get(clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + address}, DialTimeout: patience, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithNoProxy()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -180,9 +166,7 @@ func TestNoConnectionOutlivesItsCertificate(t *testing.T) {
 	next := func() {
 		t.Helper()
 		n++
-		if _, err := resuming.Put(t.Context(), "counter", fmt.Sprint(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(resuming.Put(t.Context(), "counter", fmt.Sprint(n))).Or(t)
 		want := []string{fmt.Sprint(n)}
 		if got := nextEvents(t, events); !slices.Equal(got, want) {
 			t.Fatalf("the watch that resumes got %v instead of %d", got, n)

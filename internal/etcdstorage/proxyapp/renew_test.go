@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var _ h2.Renewable = coreInfo{}
@@ -152,9 +153,7 @@ func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 		if got := p.count(t, renewedSeries, ""); got < count+1 {
 			t.Errorf("%s: %v connections were made again", when, got-count)
 		}
-		if _, err := root.UserDelete(t.Context(), user(n)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(root.UserDelete(t.Context(), user(n))).Or(t)
 		more(when)
 	}
 
@@ -163,9 +162,7 @@ func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 	take()
 	conns.gone(t, "another CA alongside it", before)
 	more("another CA alongside it")
-	if _, changed := p.coreFiles.Reload(); changed != nil {
-		t.Fatal(changed)
-	}
+	must.Get(p.coreFiles.Reload()).Or(t)
 	renewed := p.count(t, renewedSeries, "")
 	more("the same files again")
 	if got := p.count(t, renewedSeries, ""); got != renewed {
@@ -241,10 +238,7 @@ func TestWhatIsLeftOfACoreConnection(t *testing.T) {
 	info := func(args ...string) coreInfo {
 		t.Helper()
 		all := slices.Concat(args, serveTLS(folder), []string{"--tenant=team-a"})
-		p, err := newProgramAt(parsed(t, all), mustSettings(t, all), logr.Discard(), clock.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(newProgramAt(parsed(t, all), mustSettings(t, all), logr.Discard(), clock.now)).Or(t)
 		return coreInfo{files: p.coreFiles, with: p.coreFiles.Current()}
 	}
 	near := func(got, want time.Duration) bool { return got > want-time.Minute && got < want+time.Minute }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestRevokedClients revokes an identity under a client that is connected and watches: its connections end, new ones are refused with the
@@ -28,9 +29,7 @@ func TestRevokedClients(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "revoked-clients")
 	revoke := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(list, []byte(text), 0o600))
 	}
 	revoke("")
 	p := startInside(t, newHand(), slices.Concat(plainCore(etcd), serveTLS(folder), []string{"--tenant=team-a", "--revoked-clients-file=" + list})...)
@@ -43,17 +42,13 @@ func TestRevokedClients(t *testing.T) {
 	lostConfig := ca.Issue(t, testkit.Leaf{CommonName: "team-a", URI: lost}).Client(t, ca)
 	other := dial(t, p.address, ca.Issue(t, testkit.Leaf{CommonName: "team-a", URI: "urn:mooring:etcd-client:team-a/other/1"}).Client(t, ca))
 	watching := openWatch(t, etcdserverpb.NewWatchClient(dial(t, p.address, lostConfig)), "k")
-	if err := write(t.Context(), other, "k", "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(t.Context(), other, "k", "1"))
 	if values, err := watching.values(); err != nil || !slices.Equal(values, []string{"1"}) {
 		t.Fatal(values, err)
 	}
 
 	revoke("# a list\nuri:" + lost + "\n")
-	if err := reload(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, reload())
 	if err := watching.end(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the client certificate of this connection was revoked: connect again") {
 		t.Errorf("the watch ended with %v", err)
 	}
@@ -78,9 +73,7 @@ func TestRevokedClients(t *testing.T) {
 	}
 	refused()
 	revoke("uri:urn:mooring:etcd-client:team-a/lost/10\n")
-	if err := reload(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, reload())
 	if err := write(t.Context(), dial(t, p.address, lostConfig), "k", "4"); err != nil {
 		t.Errorf("with another number revoked: %v", err)
 	}

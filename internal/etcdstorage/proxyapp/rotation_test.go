@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // generation is what a client has at one moment. A rotation goes on only when no connection is being made any more with what it takes away, as
@@ -368,19 +369,11 @@ type relay struct {
 func newRelay(t *testing.T, folder testkit.TLSFolder, endpoint string) *relay {
 	t.Helper()
 	files, err := certreload.New(certreload.Files{Cert: folder.Cert(), Key: folder.Key(), CA: folder.CA()}, certreload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var listen net.ListenConfig
-	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(listen.Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
 	r := &relay{address: listener.Addr().String(), folder: folder, files: files}
-	core, err := parseEndpoint(endpoint, schemeHTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	core := must.Get(parseEndpoint(endpoint, schemeHTTP)).Or(t)
 	config := files.ServerConfig(&tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"h2"}})
 	go func() {
 		for {
@@ -444,10 +437,7 @@ func TestRotationsOfTheCore(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
 	server := newRelay(t, testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{}), ca.PEM), etcd.Endpoint)
 	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{CommonName: "proxy"}), ca.PEM)
-	p, err := newTestProgram(t, folder, server.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newTestProgram(t, folder, server.address)).Or(t)
 	side := coreSide{files: p.coreFiles, state: p.core}
 	var made atomic.Int64
 	var now sync.RWMutex // held for reading while a handshake is under way
@@ -496,9 +486,7 @@ func TestRotationsOfTheCore(t *testing.T) {
 		}
 	}
 	stop()
-	if err := load.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, load.Wait())
 	t.Logf("%d rotations, %d handshakes", n, made.Load())
 	if made.Load() < int64(n)/2 {
 		t.Error("there was hardly any load")

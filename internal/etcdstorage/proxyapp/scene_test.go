@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience bounds one call; only a hang exceeds it.
@@ -71,10 +72,7 @@ func (p *running) logged(message string) map[string]any {
 // get asks the endpoints for operations.
 func (p *running) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.operations+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.operations+path, nil)).Or(t)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, err.Error()
@@ -102,10 +100,7 @@ func valueOf(t *testing.T, metrics, series string) float64 {
 	t.Helper()
 	for line := range strings.Lines(metrics) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64)).Or(t)
 			return v
 		}
 	}
@@ -127,10 +122,7 @@ func (p *running) awaitReady(t *testing.T, want string) {
 // dial connects as a client does; nil is plaintext. Nothing is tried again.
 func dial(t *testing.T, address string, config *tls.Config) *grpc.ClientConn {
 	t.Helper()
-	conn, err := connect(address, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(connect(address, config)).Or(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/spf13/pflag"
 )
 
@@ -160,9 +161,7 @@ func parsed(t *testing.T, args []string) *options {
 	o := newOptions()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	o.addFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, flags.Parse(args))
 	return o
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestParseLeaseSpace(t *testing.T) {
@@ -44,10 +45,7 @@ func TestDeriveLeaseSpace(t *testing.T) {
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"1", "77", "2147483646"} {
-		s, err := tenancy.ParseLeaseSpace(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(tenancy.ParseLeaseSpace(text)).Or(t)
 		nobody := s.Core(-1)
 		if _, ok := s.Visible(nobody); ok || nobody <= 0 || s.Core(1<<32) != nobody || s.Core(math.MinInt64) != nobody || s.Core(math.MaxInt64) != nobody {
 			t.Errorf("what cannot be named must be one lease that nobody has: %d", nobody)
@@ -98,10 +96,7 @@ func TestSpacesDoNotMeet(t *testing.T) {
 func TestCompareKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"1", "77", "2147483646"} {
-		s, err := tenancy.ParseLeaseSpace(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(tenancy.ParseLeaseSpace(text)).Or(t)
 		number := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 3), rapid.Int64Range(1<<32-3, 1<<32+3))
 		cases.CheckTimes(t, 100, 300, 3000, func(t *rapid.T) {
 			lease := rapid.OneOf(rapid.Int64Range(0, math.MaxUint32), rapid.Int64Range(0, 3), rapid.Int64Range(1<<32-3, 1<<32-1)).Draw(t, "lease")

@@ -13,14 +13,12 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func mustPrefix(t *testing.T, text string) tenancy.Prefix {
 	t.Helper()
-	p, err := tenancy.ParsePrefix(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(tenancy.ParsePrefix(text)).Or(t)
 	return p
 }
 

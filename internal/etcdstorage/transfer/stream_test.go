@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io"
 	"os"
 	"reflect"
@@ -18,26 +19,16 @@ import (
 func stream(tb testing.TB) string {
 	tb.Helper()
 	var out bytes.Buffer
-	w, err := newWriter(&out, Header{Tenant: "team-a", Revision: 4711})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	lease, err := w.lease(3600)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	w := must.Get(newWriter(&out, Header{Tenant: "team-a", Revision: 4711})).Or(tb)
+	lease := must.Get(w.lease(3600)).Or(tb)
 	for i := range pageKeys + 5 {
 		kv := KV{Key: fmt.Appendf(nil, "/key/%03d", i), Value: []byte("value")}
 		if i%2 == 0 {
 			kv.Lease = lease
 		}
-		if err := w.kv(kv); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, w.kv(kv))
 	}
-	if err := w.end(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, w.end())
 	return out.String()
 }
 
@@ -46,14 +37,9 @@ func TestTheFormOfAStream(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/version-1.stream"
 	if os.Getenv("MOORING_UPDATE_STREAM") != "" {
-		if err := os.WriteFile(file, []byte(stream(t)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(stream(t)), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file)).Or(t)
 	if stream(t) != string(want) {
 		t.Error("the stream is not written as version 1 was")
 	}
@@ -71,31 +57,19 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	for want, sizes := range map[string][]int{"[]": nil, "[1]": {7}, "[1 1 1]": {1, pageBytes + 1, 1}, "[2 1]": {pageBytes / 2, pageBytes/2 - 3, 2}} {
 		var out bytes.Buffer
-		w, err := newWriter(&out, Header{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(newWriter(&out, Header{})).Or(t)
 		for i, size := range sizes {
-			if err := w.kv(KV{Key: []byte{byte('a' + i)}, Value: make([]byte, size)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.kv(KV{Key: []byte{byte('a' + i)}, Value: make([]byte, size)}))
 		}
-		if err := w.end(); err != nil {
-			t.Fatal(err)
-		}
-		r, err := NewReader(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.end())
+		r := must.Get(NewReader(&out)).Or(t)
 		pages := []int{}
 		for {
 			page, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			pages = append(pages, len(page.KVs))
 		}
 		if fmt.Sprint(pages) != want {

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -34,9 +35,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func client(t *testing.T, address string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -51,10 +50,7 @@ func proxied(t *testing.T, etcd *testkit.Etcd, name string) (transfer.Tenant, *c
 // direct is the same tenant in the core.
 func direct(t *testing.T, etcd *testkit.Etcd, name string) transfer.Tenant {
 	t.Helper()
-	prefix, err := tenancy.ParsePrefix("/" + name + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/" + name + "/")).Or(t)
 	return transfer.Tenant{
 		KV: etcd.Client.KV, Lease: etcd.Client.Lease, Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix), Core: clientv3.RetryLeaseClient(etcd.Client),
 	}
@@ -68,21 +64,14 @@ func fill(t *testing.T, c *clientv3.Client) map[string]string {
 		data[fmt.Sprintf("/registry/a/%04d", i)] = strings.Repeat("v", i)
 	}
 	for key, value := range data {
-		if _, err := c.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Put(t.Context(), key, value)).Or(t)
 	}
 	for i, ttl := range []int64{3600, 7200} {
-		lease, err := c.Grant(t.Context(), ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := must.Get(c.Grant(t.Context(), ttl)).Or(t)
 		for n := range 3 {
 			key := fmt.Sprintf("/registry/events/%d-%d", i, n)
 			data[key] = "leased"
-			if _, err := c.Put(t.Context(), key, "leased", clientv3.WithLease(lease.ID)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Put(t.Context(), key, "leased", clientv3.WithLease(lease.ID))).Or(t)
 		}
 	}
 	return data
@@ -104,29 +93,20 @@ func held(t *testing.T, etcd *testkit.Etcd, name string) map[string]string {
 func export(t *testing.T, from transfer.Tenant) ([]byte, transfer.Summary) {
 	t.Helper()
 	file := spool(t)
-	summary, err := transfer.Export(t.Context(), from, "team-a", file, func(note string) { t.Error(note) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	summary := must.Get(transfer.Export(t.Context(), from, "team-a", file, func(note string) { t.Error(note) })).Or(t)
 	return content(t, file), summary
 }
 
 func spool(t *testing.T) *os.File {
 	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "stream"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "stream"))).Or(t)
 	t.Cleanup(func() { _ = file.Close() })
 	return file
 }
 
 func content(t *testing.T, file *os.File) []byte {
 	t.Helper()
-	data, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file.Name())).Or(t)
 	return data
 }
 
@@ -145,9 +125,7 @@ func TestThereAndBack(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
 	a, tenant := proxied(t, etcd, "a")
 	data := fill(t, tenant)
-	if _, err := etcd.Client.Put(t.Context(), "/b/secret", "of another tenant"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(etcd.Client.Put(t.Context(), "/b/secret", "of another tenant")).Or(t)
 	through, summary := export(t, a)
 	if summary.Keys != int64(len(data)) || summary.Leases != 2 || summary.Ended != 0 || summary.Revision == 0 {
 		t.Errorf("%+v, want %d keys", summary, len(data))
@@ -249,9 +227,7 @@ func TestExportIsOfOneMoment(t *testing.T) {
 	}}
 	stream, _ := export(t, a)
 	b, _ := proxied(t, etcd, "b")
-	if _, err := load(t.Context(), b, stream, transfer.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(load(t.Context(), b, stream, transfer.Options{})).Or(t)
 	if diff := cmp.Diff(data, held(t, etcd, "b")); diff != "" {
 		t.Errorf("%.2000s", diff)
 	}
@@ -270,27 +246,18 @@ func TestCompactionDuringExport(t *testing.T) {
 		if n != 3 && !always {
 			return
 		}
-		put, err := tenant.Put(t.Context(), "/registry/a/0000", "later")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tenant.Compact(t.Context(), put.Header.Revision); err != nil {
-			t.Fatal(err)
-		}
+		put := must.Get(tenant.Put(t.Context(), "/registry/a/0000", "later")).Or(t)
+		must.Get(tenant.Compact(t.Context(), put.Header.Revision)).Or(t)
 		compacted++
 	}}
 	data["/registry/a/0000"] = "later"
 	file, notes := spool(t), []string{}
-	if _, err := transfer.Export(t.Context(), a, "a", file, func(note string) { notes = append(notes, note) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(transfer.Export(t.Context(), a, "a", file, func(note string) { notes = append(notes, note) })).Or(t)
 	if len(notes) != 1 || !strings.Contains(notes[0], "was compacted after") || compacted != 1 {
 		t.Errorf("%q, %d", notes, compacted)
 	}
 	b, _ := proxied(t, etcd, "b")
-	if _, err := load(t.Context(), b, content(t, file), transfer.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(load(t.Context(), b, content(t, file), transfer.Options{})).Or(t)
 	if diff := cmp.Diff(data, held(t, etcd, "b")); diff != "" {
 		t.Errorf("%.2000s", diff)
 	}
@@ -306,18 +273,11 @@ func TestKeysOfEndedLeasesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	a, tenant := proxied(t, etcd, "a")
-	lease, err := tenant.Grant(t.Context(), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(tenant.Grant(t.Context(), 600)).Or(t)
 	for i := range 150 {
-		if _, err := tenant.Put(t.Context(), fmt.Sprint("/e/", i), "x", clientv3.WithLease(lease.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tenant.Put(t.Context(), fmt.Sprint("/e/", i), "x", clientv3.WithLease(lease.ID))).Or(t)
 	}
-	if _, err := tenant.Put(t.Context(), "/f", "stays"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tenant.Put(t.Context(), "/f", "stays")).Or(t)
 	a.Lease = ended{a.Lease}
 	stream, summary := export(t, a)
 	if summary.Ended != 150 || summary.Keys != 1 || summary.Leases != 0 {
@@ -329,19 +289,12 @@ func TestKeysOfEndedLeasesAreLeftOut(t *testing.T) {
 func TestKeysOfLeasesOlderThanTheProxy(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
-	lease, err := etcd.Client.Grant(t.Context(), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(etcd.Client.Grant(t.Context(), 600)).Or(t)
 	for i := range 12 {
-		if _, err := etcd.Client.Put(t.Context(), fmt.Sprintf("/a/old/%02d", i), "x", clientv3.WithLease(lease.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(etcd.Client.Put(t.Context(), fmt.Sprintf("/a/old/%02d", i), "x", clientv3.WithLease(lease.ID))).Or(t)
 	}
 	a, tenant := proxied(t, etcd, "a")
-	if _, err := tenant.Put(t.Context(), "stays", "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tenant.Put(t.Context(), "stays", "x")).Or(t)
 	stream, summary := export(t, a)
 	if summary.Foreign != 12 || len(summary.ForeignKeys) != 10 || summary.ForeignKeys[0] != "old/00" || summary.Ended != 0 || summary.Keys != 1 {
 		t.Errorf("through the proxy: %+v\n%s", summary, stream)
@@ -366,9 +319,7 @@ func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
 	a, tenant := proxied(t, etcd, "a")
 	data := fill(t, tenant)
-	if _, err := tenant.Put(t.Context(), "compact_rev_key", "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tenant.Put(t.Context(), "compact_rev_key", "1")).Or(t)
 	stream, _ := export(t, a)
 	b, bClient := proxied(t, etcd, "b")
 	interrupted := errors.New("interrupted")
@@ -403,9 +354,7 @@ func TestImportIsFinishedByDoingItAgain(t *testing.T) {
 		t.Errorf("%.2000s", diff)
 	}
 	b.KV = bClient.KV
-	if _, err := bClient.Put(t.Context(), "/registry/a/0700", "changed"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bClient.Put(t.Context(), "/registry/a/0700", "changed")).Or(t)
 	before := held(t, etcd, "b")
 	if _, err := load(t.Context(), b, stream, transfer.Options{Resume: true}); err == nil ||
 		err.Error() != `key "/registry/a/0700" exists with another value, which is not changed: the tenant is in use, or holds other data` {
@@ -421,14 +370,9 @@ func TestALeaseThatEndsDuringImport(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	a, tenant := proxied(t, etcd, "a")
-	lease, err := tenant.Grant(t.Context(), 600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must.Get(tenant.Grant(t.Context(), 600)).Or(t)
 	for i := range 250 {
-		if _, err := tenant.Put(t.Context(), fmt.Sprintf("/e/%03d", i), "x", clientv3.WithLease(lease.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tenant.Put(t.Context(), fmt.Sprintf("/e/%03d", i), "x", clientv3.WithLease(lease.ID))).Or(t)
 	}
 	stream, _ := export(t, a)
 	b, bClient := proxied(t, etcd, "b")
@@ -464,13 +408,9 @@ func TestEverythingThatATenantCouldStore(t *testing.T) {
 		_, err := tenant.Put(t.Context(), "large", strings.Repeat("x", least+more))
 		return err != nil
 	}) - 1
-	if _, err := tenant.Put(t.Context(), "large", strings.Repeat("x", largest)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tenant.Put(t.Context(), "large", strings.Repeat("x", largest))).Or(t)
 	for i := range 60 {
-		if _, err := tenant.Put(t.Context(), fmt.Sprintf("%s-%02d", strings.Repeat("k", 12<<10), i), "x"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tenant.Put(t.Context(), fmt.Sprintf("%s-%02d", strings.Repeat("k", 12<<10), i), "x")).Or(t)
 	}
 	stream, _ := export(t, a)
 	want := held(t, etcd, "a")
@@ -486,9 +426,7 @@ func TestEverythingThatATenantCouldStore(t *testing.T) {
 			t.Errorf("%s again: %+v, %v", name, result, err)
 		}
 	}
-	if _, err := other.Put(t.Context(), "large", "other"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(other.Put(t.Context(), "large", "other")).Or(t)
 	if _, err := load(t.Context(), b, stream, transfer.Options{Resume: true}); err == nil || !strings.Contains(err.Error(), "exists with another value") {
 		t.Error("over another value:", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -77,10 +78,7 @@ func TestFromSource(t *testing.T) {
 // TestSourceIsStampedByGit: git knows which file to write the commit into.
 func TestSourceIsStampedByGit(t *testing.T) {
 	t.Parallel()
-	attributes, err := os.ReadFile("../../../.gitattributes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	attributes := must.Get(os.ReadFile("../../../.gitattributes")).Or(t)
 	if !strings.Contains(string(attributes), "internal/platform/buildinfo/source.txt export-subst\n") {
 		t.Errorf(".gitattributes does not name source.txt:\n%s", attributes)
 	}

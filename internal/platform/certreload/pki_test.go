@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,14 +48,8 @@ func newAuthorityUntil(t *testing.T, name string, end time.Time) *authority {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)).Or(t)
+	cert := must.Get(x509.ParseCertificate(der)).Or(t)
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}
 }
 
@@ -68,23 +63,14 @@ func (a *authority) issue(t *testing.T, serial int64) pair {
 		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Unix(4_000_000_000, 0),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)).Or(t)
+	keyDER := must.Get(x509.MarshalECPrivateKey(key)).Or(t)
 	return pair{cert: append(encode("CERTIFICATE", der), a.pem...), key: encode("EC PRIVATE KEY", keyDER)}
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	return key
 }
 
@@ -117,17 +103,12 @@ func (f folder) write(t *testing.T, p pair, ca []byte) {
 
 func (f folder) put(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(f.path(name), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f.path(name), data, 0o600))
 }
 
 func newReloader(t *testing.T, files certreload.Files, o certreload.Options) *certreload.Reloader {
 	t.Helper()
-	r, err := certreload.New(files, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(certreload.New(files, o)).Or(t)
 	return r
 }
 

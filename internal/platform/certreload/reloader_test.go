@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience ends a test that waits in vain; nothing asserts how long anything takes.
@@ -166,17 +167,11 @@ func waitForSerial(t *testing.T, r *certreload.Reloader, reports <-chan error, w
 func mountSecret(t *testing.T, dir, generation string, p pair, ca []byte) {
 	t.Helper()
 	real := folder(filepath.Join(dir, generation))
-	if err := os.Mkdir(string(real), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(string(real), 0o700))
 	real.write(t, p, ca)
 	temporary := filepath.Join(dir, "..data_tmp")
-	if err := os.Symlink(generation, temporary); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temporary, filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(generation, temporary))
+	must.Do(t, os.Rename(temporary, filepath.Join(dir, "..data")))
 }
 
 func TestFollowsTheSymlinkSwap(t *testing.T) {
@@ -185,9 +180,7 @@ func TestFollowsTheSymlinkSwap(t *testing.T) {
 	dir := t.TempDir()
 	mountSecret(t, dir, "..1", ca.issue(t, 1), ca.pem)
 	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
-		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
 	}
 	// The interval is out of reach: only events can bring the news.
 	r, reports := running(t, folder(dir).files(), certreload.Options{Interval: 24 * time.Hour})
@@ -219,12 +212,8 @@ func TestPeriodicReadIsASafetyNet(t *testing.T) {
 	point := func(to string) {
 		t.Helper()
 		temporary := filepath.Join(root, "tmp")
-		if err := os.Symlink(to, temporary); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(temporary, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(to, temporary))
+		must.Do(t, os.Rename(temporary, link))
 	}
 	first, second := newFolder(t, ca.issue(t, 1), ca.pem), newFolder(t, ca.issue(t, 2), ca.pem)
 	point(string(first))

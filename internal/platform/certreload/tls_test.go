@@ -17,15 +17,13 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/platform/certreload"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // echo serves lines back over TLS until the test ends, and returns its address.
 func echo(t *testing.T, config *tls.Config) string {
 	t.Helper()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(tls.Listen("tcp", "127.0.0.1:0", config)).Or(t)
 	var connections sync.WaitGroup
 	connections.Go(func() {
 		for {
@@ -78,10 +76,7 @@ func exchange(conn *tls.Conn) error {
 
 func mustDial(t *testing.T, addr string, config *tls.Config) *tls.Conn {
 	t.Helper()
-	conn, err := dial(t, addr, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dial(t, addr, config)).Or(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -194,9 +189,7 @@ func TestClientChecksTheServersName(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	tests := map[string]struct{ name, host, want string }{
 		"the dialed host name":        {"", "localhost", ""},
 		"a configured name":           {"localhost", "127.0.0.1", ""},
@@ -211,10 +204,7 @@ func TestClientChecksTheServersName(t *testing.T) {
 			t.Parallel()
 			transport := &http.Transport{TLSClientConfig: r.ClientConfig(tt.name), ForceAttemptHTTP2: true}
 			t.Cleanup(transport.CloseIdleConnections)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+tt.host+":"+port, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+tt.host+":"+port, nil)).Or(t)
 			resp, err := transport.RoundTrip(req)
 			switch {
 			case tt.want == "" && err != nil:

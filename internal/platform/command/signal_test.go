@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) {
@@ -66,24 +67,16 @@ func TestSignals(t *testing.T) {
 			cmd.Env = append(os.Environ(), "COMMAND_TEST_MODE="+tt.mode)
 			cmd.Stderr = os.Stderr
 			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, cmd.Start())
 			lines := bufio.NewReader(stdout)
 			for _, s := range tt.signals {
 				if _, err := lines.ReadString('\n'); err != nil {
 					t.Fatalf("reading the progress: %v", err)
 				}
-				if err := cmd.Process.Signal(s); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, cmd.Process.Signal(s))
 			}
-			if _, err := io.Copy(io.Discard, lines); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.Copy(io.Discard, lines)).Or(t)
 			err = cmd.Wait()
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var (
@@ -63,13 +64,8 @@ func TestSetSurvivesTheRoundTrip(t *testing.T) {
 	t.Parallel()
 	var list, back []metav1.Condition
 	conditions.Set(&list, cond("A", metav1.ConditionTrue, 1), early)
-	data, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(list)).Or(t)
+	must.Do(t, json.Unmarshal(data, &back))
 	if !list[0].LastTransitionTime.Equal(&back[0].LastTransitionTime) || conditions.Set(&back, cond("A", metav1.ConditionTrue, 1), late) {
 		t.Errorf("after a round trip: %v, before: %v", back, list)
 	}

@@ -19,14 +19,12 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func newSigner(t *testing.T) *eventsign.Signer {
 	t.Helper()
-	s, err := eventsign.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(eventsign.New()).Or(t)
 	return s
 }
 

@@ -26,6 +26,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-dev/mooring/internal/platform/logging"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // lines decodes a JSON log, without the times.
@@ -129,9 +130,7 @@ func TestFlags(t *testing.T) {
 			var got logging.Options
 			fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 			got.AddFlags(fs)
-			if err := fs.Parse(tt.args); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fs.Parse(tt.args))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("options differ (-want +got):\n%s", diff)
 			}
@@ -153,10 +152,7 @@ func TestInstall(t *testing.T) {
 		installAndLog()
 		return
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable()).Or(t)
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestInstall$")
 	cmd.Env = append(os.Environ(), "LOGGING_TEST_INSTALL=1")
 	var stderr bytes.Buffer

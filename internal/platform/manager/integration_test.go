@@ -35,6 +35,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/manager"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -53,11 +54,8 @@ func newSite(t *testing.T) site {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is looked at, not trusted
 	t.Cleanup(transport.CloseIdleConnections)
 	cluster := controlplane.Shared(t)
-	namespace, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "manager-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := must.Get(cluster.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "manager-"}}, metav1.CreateOptions{})).Or(t)
 	return site{cluster, namespace.Name, &http.Client{Transport: transport}}
 }
 
@@ -69,9 +67,7 @@ func (s site) account(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return token.Status.Token
 }
 
@@ -88,24 +84,17 @@ func (s site) grant(t *testing.T, account, role string, rules ...rbacv1.PolicyRu
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: s.namespace}},
 	}
-	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})).Or(t)
 }
 
 // kubeconfig writes a file with which the token's owner reaches the cluster.
 func (s site) kubeconfig(t *testing.T, token string) string {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(s.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.LoadFromFile(s.Kubeconfig)).Or(t)
 	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{"account": {Token: token}}
 	config.Contexts[config.CurrentContext].AuthInfo = "account"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, clientcmd.WriteToFile(*config, path))
 	return path
 }
 
@@ -120,10 +109,7 @@ type answer struct {
 // get asks once; an endpoint that is not there yet is answer 0 with the reason.
 func (s site) get(t *testing.T, url, token string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)).Or(t)
 	req.Close = true // each answer has a handshake of its own
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -160,19 +146,12 @@ func (s site) eventually(t *testing.T, url, token string, code int) answer {
 func writeCertificate(t *testing.T, dir string) *x509.Certificate {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, data := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	block, _ := pem.Decode(cert)
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := must.Get(x509.ParseCertificate(block.Bytes)).Or(t)
 	return leaf
 }
 
@@ -197,13 +176,8 @@ func (s site) options(t *testing.T, account string) manager.Options {
 
 func build(t *testing.T, o manager.Options) (*manager.Manager, error) {
 	t.Helper()
-	if err := o.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	config, err := o.RESTConfig(component + "/test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Validate())
+	config := must.Get(o.RESTConfig(component + "/test")).Or(t)
 	return manager.New(t.Context(), o, config, manager.Config{
 		Component: component, Scheme: scheme.Scheme, Informers: []client.Object{&corev1.ConfigMap{}},
 	})
@@ -227,19 +201,14 @@ func TestManagerAgainstAPIServer(t *testing.T) {
 	const account = "manager"
 	o := s.options(t, account)
 	firstLeaf := writeCertificate(t, o.MetricsCertPath)
-	m, err := build(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(build(t, o)).Or(t)
 	var reachable atomic.Bool
-	if err := m.Readiness.Add("dependency", func(context.Context) error {
+	must.Do(t, m.Readiness.Add("dependency", func(context.Context) error {
 		if !reachable.Load() {
 			return fmt.Errorf("dependency is down")
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	stop := start(t, m)
 	readyz, metrics := "http://"+o.HealthProbeBindAddress+"/readyz", "https://"+o.MetricsBindAddress+"/metrics"
 
@@ -336,9 +305,7 @@ func (s site) cacheIsLean(t *testing.T, cached client.Client) {
 	t.Helper()
 	created, err := s.Client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "lean"}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if len(created.ManagedFields) == 0 {
 		t.Fatal("the API server keeps no managedFields, so this proves nothing")
 	}
@@ -357,10 +324,7 @@ func (s site) cacheIsLean(t *testing.T, cached client.Client) {
 // holder is who holds the lease; empty when it has been given back.
 func (s site) holder(t *testing.T, lease string) string {
 	t.Helper()
-	got, err := s.Client.CoordinationV1().Leases(s.namespace).Get(t.Context(), lease, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Client.CoordinationV1().Leases(s.namespace).Get(t.Context(), lease, metav1.GetOptions{})).Or(t)
 	if got.Spec.HolderIdentity == nil {
 		return ""
 	}
@@ -373,10 +337,7 @@ func TestAManagerThatNeverSyncsEnds(t *testing.T) {
 	s := newSite(t)
 	o := s.options(t, "blind")
 	o.MetricsCertPath = ""
-	m, err := build(t, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(build(t, o)).Or(t)
 	stop := start(t, m)
 	s.eventually(t, "http://"+o.HealthProbeBindAddress+"/readyz", "", http.StatusInternalServerError)
 	ended := make(chan error, 1)
@@ -398,19 +359,11 @@ func TestTheAPIServerIsAwaited(t *testing.T) {
 	away := s.options(t, "early")
 	away.MetricsCertPath, away.MetricsBindAddress, away.HealthProbeBindAddress = "", manager.Disabled, manager.Disabled
 	address := testkit.FreeAddress(t)
-	config, err := clientcmd.LoadFromFile(away.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.LoadFromFile(away.Kubeconfig)).Or(t)
 	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-	upstream, err := url.Parse(cluster.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	upstream := must.Get(url.Parse(cluster.Server)).Or(t)
 	cluster.Server, cluster.TLSServerName = "https://"+address, upstream.Hostname()
-	if err := clientcmd.WriteToFile(*config, away.Kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, clientcmd.WriteToFile(*config, away.Kubeconfig))
 	built := make(chan error, 1)
 	go func() {
 		_, err := build(t, away)
@@ -426,10 +379,7 @@ func TestTheAPIServerIsAwaited(t *testing.T) {
 		t.Errorf("when it is there: %v", err)
 	}
 
-	restConfig, err := away.RESTConfig("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	restConfig := must.Get(away.RESTConfig("test")).Or(t)
 	restConfig.Host = "https://" + testkit.FreeAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -448,10 +398,7 @@ func TestTheAPIServerIsAwaited(t *testing.T) {
 // forward passes connections on.
 func forward(t *testing.T, from, to string) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", from)).Or(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -17,18 +18,14 @@ import (
 func pki(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return cert, key
 }
 
 func write(t *testing.T, dir, name, data string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(data), 0o600))
 	return path
 }
 
@@ -78,10 +75,7 @@ func TestLoadConfig(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tt.options.loadConfig(tt.getenv, account(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(tt.options.loadConfig(tt.getenv, account(t))).Or(t)
 			if got.Host != tt.wantHost || got.BearerToken != tt.wantToken {
 				t.Errorf("host %q, token %q; want %q and %q", got.Host, got.BearerToken, tt.wantHost, tt.wantToken)
 			}
@@ -135,9 +129,7 @@ func TestLoadConfigNeverFallsBack(t *testing.T) {
 func TestLoadConfigExplainsItself(t *testing.T) {
 	t.Parallel()
 	noCA, badCA := account(t), account(t)
-	if err := os.Remove(filepath.Join(noCA, "ca.crt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(noCA, "ca.crt")))
 	write(t, badCA, "ca.crt", "x")
 	tests := map[string]struct {
 		options Options
@@ -168,9 +160,7 @@ func TestLoadConfigExplainsItself(t *testing.T) {
 func TestRESTConfigIgnoresTheEnvironment(t *testing.T) {
 	path := write(t, t.TempDir(), "kubeconfig", kubeconfig("server: https://wrong", "token: x"))
 	home := t.TempDir()
-	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(home, ".kube"), 0o700))
 	write(t, filepath.Join(home, ".kube"), "config", kubeconfig("server: https://wrong", "token: x"))
 	for name, value := range map[string]string{
 		"KUBECONFIG": path, "HOME": home, "KUBERNETES_MASTER": "https://wrong", "KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "",
@@ -185,9 +175,7 @@ func TestRESTConfigIgnoresTheEnvironment(t *testing.T) {
 		t.Errorf("with an empty file the answer is %s", config.Host)
 	}
 	config, err := Options{Kubeconfig: write(t, t.TempDir(), "right", kubeconfig("server: https://right", ""))}.RESTConfig("agent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if config.Host != "https://right" || config.UserAgent != "agent" || config.QPS >= 0 {
 		t.Errorf("host %q, user agent %q, QPS %v", config.Host, config.UserAgent, config.QPS)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
@@ -44,15 +45,13 @@ func TestReadinessReusesAnswersAndLogsChanges(t *testing.T) {
 	p := newProbes()
 	var answer error
 	calls := 0
-	if err := p.Add("datastore", func(ctx context.Context) error {
+	must.Do(t, p.Add("datastore", func(ctx context.Context) error {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("a check has no deadline")
 		}
 		calls++
 		return answer
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	down := errors.New("connection refused")
 	for i, step := range []struct {
 		answer    error
@@ -95,9 +94,7 @@ func TestReadinessReusesAnswersAndLogsChanges(t *testing.T) {
 func TestReadinessOutlivesAnImpatientProber(t *testing.T) {
 	t.Parallel()
 	p := newProbes()
-	if err := p.Add("slow", func(ctx context.Context) error { return ctx.Err() }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Add("slow", func(ctx context.Context) error { return ctx.Err() }))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := p.ask(gone, "slow"); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/spf13/pflag"
 	certutil "k8s.io/client-go/util/cert"
 )
@@ -116,13 +117,9 @@ func TestMetricsCertificateIsChecked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, data := range map[string][]byte{"a.crt": cert, "a.key": key, "b.key": cert} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	o := DefaultOptions("test")
 	o.MetricsCertPath, o.MetricsCertName, o.MetricsCertKey = dir, "a.crt", "a.key"
@@ -146,9 +143,7 @@ func TestNamespaceForTheLease(t *testing.T) {
 	if err := o.validateNamespace(dir); err == nil || !strings.HasPrefix(err.Error(), "--leader-elect needs --leader-election-namespace outside of a Pod") {
 		t.Errorf("outside of a Pod: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "namespace"), []byte("kube-system"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "namespace"), []byte("kube-system"), 0o600))
 	if err := o.validateNamespace(dir); err != nil {
 		t.Errorf("inside of a Pod: %v", err)
 	}
@@ -156,10 +151,7 @@ func TestNamespaceForTheLease(t *testing.T) {
 
 func TestOccupiedPort(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	addr := l.Addr().String()
 	want := `--metrics-bind-address "` + addr + `" cannot be listened on, choose another address or "0" to turn the endpoint off: bind: address already in use`

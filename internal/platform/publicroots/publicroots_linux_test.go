@@ -21,6 +21,7 @@ import (
 
 	// As the programs do.
 	_ "github.com/mooring-dev/mooring/internal/platform/publicroots"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // helper, set to a server's URL, makes this test binary a program that says whom it trusts: Go reads the system's store once, before any test runs.
@@ -105,10 +106,7 @@ func TestProgramsThatCarryTheRoots(t *testing.T) {
 		t.Fatalf("lists %v, %v; want %d", lists, err, len(want))
 	}
 	for _, list := range lists {
-		content, err := os.ReadFile(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(list)).Or(t)
 		binary := filepath.Base(filepath.Dir(list))
 		if got := strings.Contains(string(content), "\ngolang.org/x/crypto/x509roots/fallback "); got != want[binary] {
 			t.Errorf("%s carries the public authorities: %t, want %t", binary, got, want[binary])

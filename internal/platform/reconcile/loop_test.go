@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // runs is a loop over one key, and when its passes were made.
@@ -154,10 +155,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g reconcile.Gate
-		leave, err := g.Enter(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		leave := must.Get(g.Enter(t.Context())).Or(t)
 		began := time.Now()
 		go func() {
 			<-time.After(3 * time.Second)
@@ -174,9 +172,7 @@ func TestDrain(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		var g reconcile.Gate
-		if _, err := g.Enter(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(g.Enter(t.Context())).Or(t)
 		if g.Drain(clock.RealClock{}, 20*time.Second) {
 			t.Error("drained while somebody is inside")
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // step is "SUBJECT/WHAT".
@@ -308,9 +309,7 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 	}))
 	send := func(ctx context.Context, method, path string) error {
 		request, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.example"+path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		response, err := transport.RoundTrip(request)
 		if err == nil {
 			err = response.Body.Close()

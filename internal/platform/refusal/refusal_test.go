@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -47,9 +48,7 @@ func TestARefusalWithoutAMessage(t *testing.T) {
 			config := &rest.Config{Host: server.URL}
 			config.Wrap(Explain)
 			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, err = client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/platform/screen"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -42,9 +43,7 @@ func (n nodes) table() screen.Table {
 func printed(t *testing.T, format string, w io.Writer, n nodes) error {
 	t.Helper()
 	f := screen.NewFormat(screen.FormatTable, screen.FormatJSON, screen.FormatYAML)
-	if err := f.Set(format); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Set(format))
 	return f.Write(w, n.table().Text(0), n)
 }
 
@@ -60,19 +59,12 @@ func TestPrint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var buf bytes.Buffer
-			if err := printed(t, tt.format, &buf, tt.value); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, printed(t, tt.format, &buf, tt.value))
 			path := filepath.Join("testdata", "print-"+name+".golden")
 			if *update {
-				if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, buf.Bytes(), 0o600))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(path)).Or(t)
 			if diff := cmp.Diff(string(want), buf.String()); diff != "" {
 				t.Errorf("%s differs (-want +got), rewrite it with -update if that is meant:\n%s", path, diff)
 			}
@@ -84,9 +76,7 @@ func TestPrintReportsAFullPipe(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"table", "json", "yaml"} {
 		r, w := io.Pipe()
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Close())
 		if err := printed(t, format, w, nodes{[]node{{Name: "a"}}}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%s: %v", format, err)
 		}

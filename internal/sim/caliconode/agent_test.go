@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	libapi "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
@@ -17,10 +18,7 @@ import (
 
 func getNode(t *testing.T, d *caliconode.Datastore, name string) *libapi.Node {
 	t.Helper()
-	node, err := d.Client().Nodes().Get(t.Context(), name, options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(d.Client().Nodes().Get(t.Context(), name, options.GetOptions{})).Or(t)
 	return node
 }
 
@@ -34,10 +32,7 @@ func TestStartAgainRewritesTheNodeAndKeepsItsIdentity(t *testing.T) {
 	before := getNode(t, datastore, worker.Name)
 	before.Annotations = map[string]string{"somebody": "else"}
 	before.Spec.BGP.RouteReflectorClusterID = "10.0.0.1"
-	before, err := datastore.Client().Nodes().Update(t.Context(), before, options.SetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before = must.Get(datastore.Client().Nodes().Update(t.Context(), before, options.SetOptions{})).Or(t)
 	start(t, datastore, worker)
 	after := getNode(t, datastore, worker.Name)
 
@@ -143,9 +138,7 @@ func TestInitializeTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
 	datastore, etcd := connect(t)
 	revision := etcd.Revision(t)
-	if err := datastore.Initialize(t.Context(), "10.20.0.0/16"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, datastore.Initialize(t.Context(), "10.20.0.0/16"))
 	if now := etcd.Revision(t); now != revision {
 		t.Errorf("%d writes, want none", now-revision)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write what was got to the golden files")
@@ -34,14 +35,9 @@ func TestWhatIsWritten(t *testing.T) {
 	got := render(t, etcd.Dump(t))
 	golden := filepath.Join("testdata", "host-with-two-pods.golden")
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden)).Or(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("what is written has changed (-golden +got; -update accepts it):\n%s", diff)
 	}
@@ -63,9 +59,7 @@ func render(t *testing.T, dump map[string]string) string {
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(normalize("", value)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, encoder.Encode(normalize("", value)))
 		short := scalars.ReplaceAllStringFunc(text.String(), func(list string) string {
 			return strings.Join(strings.Fields(list), "")
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var _ kubelet.PodNetwork = (*caliconode.PodNetwork)(nil)
@@ -33,11 +34,9 @@ func TestPodOfASimulatedKubelet(t *testing.T) {
 	agent := start(t, datastore, host(node.Name, "192.168.0.11"))
 
 	fleet := kubelet.NewFleet(kubelet.Config{Client: cluster.Client, LeaseInterval: time.Second, Logger: logr.Discard()})
-	if err := fleet.Add(kubelet.Machine{
+	must.Do(t, fleet.Add(kubelet.Machine{
 		Name: node.Name, Address: netip.MustParseAddr("192.168.0.11"), PodNetwork: agent.PodNetwork(),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- fleet.Run(ctx) }()
@@ -68,9 +67,7 @@ func TestPodOfASimulatedKubelet(t *testing.T) {
 	}
 	wantInconsistencies(t, datastore)
 
-	if err := pods.Delete(ctx, cart.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pods.Delete(ctx, cart.Name, metav1.DeleteOptions{}))
 	testkit.Eventually(t, "the pod is gone", func() string {
 		if _, err := pods.Get(ctx, cart.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return "it is still there"

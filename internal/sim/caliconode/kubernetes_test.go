@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 )
 
@@ -21,24 +22,15 @@ func createNodeAndPod(t *testing.T, cluster *controlplane.Cluster) (*corev1.Node
 	t.Helper()
 	core := cluster.Client.CoreV1()
 	node, err := core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "kdd-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	namespace, err := core.Namespaces().
 		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kdd-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "till"}}
-	if _, err := core.ServiceAccounts(namespace.Name).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(core.ServiceAccounts(namespace.Name).Create(t.Context(), account, metav1.CreateOptions{})).Or(t)
 	cart := pod("cart-a")
 	cart.Namespace, cart.UID, cart.Spec.NodeName = namespace.Name, "", node.Name
-	cart, err = core.Pods(namespace.Name).Create(t.Context(), cart, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cart = must.Get(core.Pods(namespace.Name).Create(t.Context(), cart, metav1.CreateOptions{})).Or(t)
 	t.Cleanup(func() {
 		now := int64(0)
 		ctx := context.WithoutCancel(t.Context())
@@ -65,23 +57,15 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 	cfg := apiconfig.NewCalicoAPIConfig()
 	cfg.Spec.DatastoreType = apiconfig.Kubernetes
 	cfg.Spec.Kubeconfig = cluster.Kubeconfig
-	datastore, err := caliconode.Connect(*cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	datastore := must.Get(caliconode.Connect(*cfg)).Or(t)
 	t.Cleanup(func() { _ = datastore.Close() })
-	if err := datastore.Initialize(t.Context(), "10.20.0.0/16"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, datastore.Initialize(t.Context(), "10.20.0.0/16"))
 	node, cart := createNodeAndPod(t, cluster)
 	if _, err := datastore.Start(t.Context(), host("nowhere", "192.168.0.9")); err == nil {
 		t.Error("calico-node started on a host without a Kubernetes Node")
 	}
 	agent := start(t, datastore, host(node.Name, "192.168.0.11"))
-	node, err = cluster.Client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node = must.Get(cluster.Client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})).Or(t)
 	tunnel := node.Annotations["projectcalico.org/IPv4IPIPTunnelAddr"]
 	if got := node.Annotations["projectcalico.org/IPv4Address"]; got != "192.168.0.11/24" || tunnel == "" {
 		t.Errorf("the Node says: address %q, tunnel address %q", got, tunnel)
@@ -90,9 +74,7 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 	address := add(t, agent, cart)
 	wantAnnotations(t, cluster, cart, address, caliconode.ContainerID(cart))
 	wantInconsistencies(t, datastore)
-	if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.PodNetwork().Del(t.Context(), cart))
 	wantAnnotations(t, cluster, cart, netip.Addr{}, caliconode.ContainerID(cart))
 	now := int64(0)
 	if err := cluster.Client.CoreV1().Pods(cart.Namespace).Delete(t.Context(), cart.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
@@ -119,10 +101,7 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 // wantAnnotations checks what the CNI plugin leaves on a pod; the zero address means that the pod has lost its address.
 func wantAnnotations(t *testing.T, cluster *controlplane.Cluster, pod *corev1.Pod, address netip.Addr, container string) {
 	t.Helper()
-	got, err := cluster.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(cluster.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})).Or(t)
 	want := ""
 	if address.IsValid() {
 		want = address.String() + "/32"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 )
@@ -33,18 +34,13 @@ func connect(t *testing.T, more ...caliconode.Pool) (*caliconode.Datastore, *tes
 	cfg := apiconfig.NewCalicoAPIConfig()
 	cfg.Spec.DatastoreType = apiconfig.EtcdV3
 	cfg.Spec.EtcdEndpoints = etcd.Endpoint
-	datastore, err := caliconode.Connect(*cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	datastore := must.Get(caliconode.Connect(*cfg)).Or(t)
 	t.Cleanup(func() {
 		if err := datastore.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := datastore.Initialize(t.Context(), "10.20.0.0/16", more...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, datastore.Initialize(t.Context(), "10.20.0.0/16", more...))
 	return datastore, etcd
 }
 
@@ -55,10 +51,7 @@ func host(name, address string) caliconode.Host {
 
 func start(t *testing.T, datastore *caliconode.Datastore, h caliconode.Host) *caliconode.Agent {
 	t.Helper()
-	agent, err := datastore.Start(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := must.Get(datastore.Start(t.Context(), h)).Or(t)
 	return agent
 }
 
@@ -101,10 +94,7 @@ type judge struct {
 
 func (j *judge) list(options model.ListInterface) []*model.KVPair {
 	j.t.Helper()
-	list, err := j.Backend().List(j.t.Context(), options, "")
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	list := must.Get(j.Backend().List(j.t.Context(), options, "")).Or(j.t)
 	return list.KVPairs
 }
 
@@ -136,10 +126,7 @@ func (j *judge) judgeHandles() {
 		if !maps.Equal(j.held[id], kv.Value.(*model.IPAMHandle).Block) {
 			j.found = append(j.found, "handle without its addresses")
 		}
-		ips, err := j.Client().IPAM().IPsByHandle(j.t.Context(), id)
-		if err != nil {
-			j.t.Fatal(err)
-		}
+		ips := must.Get(j.Client().IPAM().IPsByHandle(j.t.Context(), id)).Or(j.t)
 		for _, ip := range ips {
 			if j.allocated[ip.String()] != id {
 				j.found = append(j.found, "handle with an address of another")

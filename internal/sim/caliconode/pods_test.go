@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	libapi "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
@@ -18,10 +19,7 @@ import (
 
 func endpoints(t *testing.T, d *caliconode.Datastore) []libapi.WorkloadEndpoint {
 	t.Helper()
-	list, err := d.Client().WorkloadEndpoints().List(t.Context(), options.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(d.Client().WorkloadEndpoints().List(t.Context(), options.ListOptions{})).Or(t)
 	return list.Items
 }
 
@@ -34,9 +32,7 @@ func TestPodComesAndGoes(t *testing.T) {
 
 	first := add(t, agent, cart)
 	attrs, handle, err := datastore.Client().IPAM().GetAssignmentAttributes(t.Context(), cnet.MustParseIP(first.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if handle == nil || *handle != caliconode.HandleID(cart) ||
 		attrs[ipam.AttributeNode] != "worker-1" || attrs[ipam.AttributePod] != "cart-a" || attrs[ipam.AttributeNamespace] != "shop" {
 		t.Errorf("the address belongs to %v %v", handle, attrs)
@@ -48,9 +44,7 @@ func TestPodComesAndGoes(t *testing.T) {
 	wantInconsistencies(t, datastore)
 
 	for range 2 {
-		if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, agent.PodNetwork().Del(t.Context(), cart))
 	}
 	if left := keys(etcd.Dump(t)); !slices.Equal(left, empty) {
 		t.Errorf("keys after the pod's end: %q, before it: %q", left, empty)
@@ -66,10 +60,7 @@ func TestDualStackPodHasAnAddressOfEachFamily(t *testing.T) {
 	worker.AddressV6, worker.DualStack = netip.MustParseAddr("fd00:192::11"), true
 	agent := start(t, datastore, worker)
 	cart := pod("cart")
-	first, err := agent.PodNetwork().Add(t.Context(), cart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(agent.PodNetwork().Add(t.Context(), cart)).Or(t)
 	if len(first) != 2 || !first[0].Is4() || !first[1].Is6() {
 		t.Fatalf("the pod has %v, want an IPv4 and an IPv6 address", first)
 	}
@@ -78,9 +69,7 @@ func TestDualStackPodHasAnAddressOfEachFamily(t *testing.T) {
 		t.Errorf("the endpoints are %+v, want one with %v", got, want)
 	}
 	wantInconsistencies(t, datastore)
-	if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.PodNetwork().Del(t.Context(), cart))
 	if held, err := datastore.Client().IPAM().IPsByHandle(t.Context(), caliconode.HandleID(cart)); err == nil && len(held) > 0 {
 		t.Errorf("the pod is gone and %v are held", held)
 	}
@@ -94,9 +83,7 @@ func TestEndOfAnOldSandboxLeavesTheEndpointOfTheNew(t *testing.T) {
 	successor.UID = "uid of its successor"
 	add(t, agent, old)
 	address := add(t, agent, successor)
-	if err := agent.PodNetwork().Del(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.PodNetwork().Del(t.Context(), old))
 	left := endpoints(t, datastore)
 	if len(left) != 1 || left[0].Spec.ContainerID != caliconode.ContainerID(successor) ||
 		!slices.Equal(left[0].Spec.IPNetworks, []string{address.String() + "/32"}) {
@@ -109,15 +96,10 @@ func TestLockedDatastoreRefusesPods(t *testing.T) {
 	t.Parallel()
 	datastore, etcd := connect(t)
 	agent := start(t, datastore, host("worker-1", "192.168.0.11"))
-	info, err := datastore.Client().ClusterInformation().Get(t.Context(), "default", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(datastore.Client().ClusterInformation().Get(t.Context(), "default", options.GetOptions{})).Or(t)
 	locked := false
 	info.Spec.DatastoreReady = &locked
-	if _, err := datastore.Client().ClusterInformation().Update(t.Context(), info, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(datastore.Client().ClusterInformation().Update(t.Context(), info, options.SetOptions{})).Or(t)
 	revision := etcd.Revision(t)
 	if _, err := agent.PodNetwork().Add(t.Context(), pod("cart-a")); err == nil {
 		t.Error("a pod was connected although the datastore is locked")
@@ -133,27 +115,17 @@ func TestDebris(t *testing.T) {
 	worker, lender := start(t, datastore, host("worker-1", "192.168.0.11")), start(t, datastore, host("worker-2", "192.168.0.12"))
 	ctx := t.Context()
 
-	if _, err := worker.LeaveStaleEndpoint(ctx, pod("cart-a")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := worker.BorrowAddress(ctx, pod("cart-b"), lender); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(worker.LeaveStaleEndpoint(ctx, pod("cart-a"))).Or(t)
+	must.Get(worker.BorrowAddress(ctx, pod("cart-b"), lender)).Or(t)
 	wantInconsistencies(t, datastore, "address of node worker-1 in a block of worker-2",
 		"endpoint with an address that is not its own")
 
-	confirmed, err := worker.LeaveAffinityWithoutBlock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	confirmed := must.Get(worker.LeaveAffinityWithoutBlock(ctx)).Or(t)
 	pending, err := worker.LeavePendingAffinity(ctx)
 	if err != nil || pending == confirmed {
 		t.Fatalf("pending affinity for %s, confirmed one for %s: %v", pending, confirmed, err)
 	}
-	handle, err := worker.LeaveOrphanedHandle(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handle := must.Get(worker.LeaveOrphanedHandle(ctx)).Or(t)
 	if _, err := datastore.Backend().Get(ctx, model.IPAMHandleKey{HandleID: handle}, ""); err != nil {
 		t.Errorf("reading the orphaned handle: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	testclock "k8s.io/utils/clock/testing"
@@ -25,9 +26,7 @@ func scene(t *testing.T, nodes int) (*Simulator, *testclock.FakeClock) {
 	for name, from := range map[string]string{"clients": "!has(rr)", "reflectors": "has(rr)"} {
 		p := apiv3.NewBGPPeer()
 		p.Name, p.Spec = name, apiv3.BGPPeerSpec{NodeSelector: from, PeerSelector: "has(rr)"}
-		if err := s.net.setPeer(p, false, clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.net.setPeer(p, false, clock.Now()))
 	}
 	clock.Step(time.Minute)
 	return s, clock
@@ -44,9 +43,7 @@ func show(t *testing.T, s *Simulator, i int, reflector bool) {
 		u.SetLabels(map[string]string{"rr": ""})
 	}
 	u.SetAnnotations(annotations)
-	if err := s.seeNode(u, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.seeNode(u, false))
 }
 
 func established(s *Simulator, node string) (mesh, peer int) {
@@ -106,9 +103,7 @@ func TestWrittenOnChangeOnly(t *testing.T) {
 	ask := func() {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"node": "a"}}}
 		u.SetName("question")
-		if err := s.seeStatus(u, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.seeStatus(u, false))
 	}
 	ask()
 	if got := s.filled(); len(got) != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestTokensAndAccounts(t *testing.T) {
@@ -92,8 +93,7 @@ func TestScopesOfFields(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{})
 	d := a.droplet(DropletSpec{Name: "node", Tags: []string{"worker"}})
-	_, err := a.sim.Account("").CreateFirewall(Firewall{Name: "fw", InboundRules: []InboundRule{{Protocol: "icmp"}}})
-	check(t, err)
+	must.Get(a.sim.Account("").CreateFirewall(Firewall{Name: "fw", InboundRules: []InboundRule{{Protocol: "icmp"}}})).Or(t)
 	path := fmt.Sprintf("/v2/droplets/%d", d.ID)
 	for scope, field := range map[string]string{
 		"tag:read": `"tags"`, "image:read": `"image"`, "vpc:read": `"vpc_uuid"`, "block_storage:read": `"volume_ids"`,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // admin sends a request to the admin API and decodes the answer.
@@ -171,7 +172,7 @@ func TestWhatWasReadMayBeChanged(t *testing.T) {
 		t.Errorf("a change of a copy:\n%s", diff)
 	}
 	old := a.sim.State()
-	check(t, a.sim.Account("").EditLoadBalancer("web", func(lb *LoadBalancer) { lb.ForwardingRules[0].EntryPort = 81 }))
+	must.Do(t, a.sim.Account("").EditLoadBalancer("web", func(lb *LoadBalancer) { lb.ForwardingRules[0].EntryPort = 81 }))
 	if old.Accounts[0].LoadBalancers[0].ForwardingRules[0].EntryPort != 80 || a.get(lb.ID).ForwardingRules[0].EntryPort != 81 {
 		t.Error("an edit reached a state that was read before, or nothing")
 	}
@@ -185,14 +186,12 @@ func TestMetadata(t *testing.T) {
 		return "", r.Header.Get("From"), r.Header.Get("From") != ""
 	})
 	ask := func(from, path string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254"+path, nil)
-		check(t, err)
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254"+path, nil)).Or(t)
 		request.Header.Set("From", from)
 		response, err := InProcess(handler).RoundTrip(request)
-		check(t, err)
+		must.Do(t, err)
 		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		check(t, err)
+		text := must.Get(io.ReadAll(response.Body)).Or(t)
 		return response.StatusCode, string(text)
 	}
 	for path, want := range map[string]string{
@@ -211,7 +210,7 @@ func TestMetadata(t *testing.T) {
 		Tags []string `json:"tags"`
 	}
 	_, text := ask("400000001", "/metadata/v1.json")
-	check(t, json.Unmarshal([]byte(text), &document))
+	must.Do(t, json.Unmarshal([]byte(text), &document))
 	if document.ID != d.ID || !slices.Equal(document.Tags, []string{"a", "b"}) {
 		t.Errorf("v1.json: %s", text)
 	}

@@ -6,6 +6,7 @@ package digitalocean
 import (
 	"errors"
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io"
 	"net/http"
 	"runtime"
@@ -20,18 +21,14 @@ func fullAccount(b *testing.B, options Options) *Simulator {
 	var ids []int
 	for i := range 1000 {
 		d, err := s.Account("").CreateDroplet(DropletSpec{Name: fmt.Sprintf("node-%d", i), Tags: []string{"k8s:worker"}})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		ids = append(ids, d.ID)
 	}
 	for i := range 50 {
 		_, err := s.Account("").CreateLoadBalancer(LoadBalancer{
 			Name: fmt.Sprintf("lb-%d", i), DropletIDs: ids, ForwardingRules: []ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80}},
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 	}
 	return s
 }
@@ -49,19 +46,14 @@ func BenchmarkRequests(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				request, err := http.NewRequest(http.MethodGet, "http://api"+path, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				request := must.Get(http.NewRequest(http.MethodGet, "http://api"+path, nil)).Or(b)
 				request.Header.Set("Authorization", "Bearer "+DefaultToken)
 				response, err := s.Transport().RoundTrip(request)
 				if err != nil || response.StatusCode != http.StatusOK {
 					b.Fatal(response, err)
 				}
 				n, err := io.Copy(io.Discard, response.Body)
-				if err := errors.Join(err, response.Body.Close()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, errors.Join(err, response.Body.Close()))
 				b.SetBytes(n)
 			}
 		})

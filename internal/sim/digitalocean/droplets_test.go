@@ -6,6 +6,7 @@ package digitalocean
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"slices"
 	"strings"
 	"testing"
@@ -71,10 +72,9 @@ func TestNetworksOfDroplets(t *testing.T) {
 			t.Errorf("%+v has %q, not %q", spec, got, want)
 		}
 	}
-	check(t, a.sim.Account("").DeleteDroplet("400000001"))
-	check(t, a.sim.Account("").SetDropletNetworks("400000002", Networks{V4: []NetworkV4{{IPAddress: "192.0.2.1", Type: "private"}}}))
-	d, err := a.sim.Account("").Droplet("400000002")
-	check(t, err)
+	must.Do(t, a.sim.Account("").DeleteDroplet("400000001"))
+	must.Do(t, a.sim.Account("").SetDropletNetworks("400000002", Networks{V4: []NetworkV4{{IPAddress: "192.0.2.1", Type: "private"}}}))
+	d := must.Get(a.sim.Account("").Droplet("400000002")).Or(t)
 	if kinds(d) != "private4" {
 		t.Errorf("after a change of networks: %+v", d.Networks)
 	}
@@ -130,7 +130,7 @@ func TestPowerOfDroplets(t *testing.T) {
 		}
 	}
 	a.want(201, "POST", path+"/actions", map[string]any{"type": "rename", "name": "other"}, "", nil)
-	check(t, a.sim.Account("").SetDropletStatus("other", "archive"))
+	must.Do(t, a.sim.Account("").SetDropletStatus("other", "archive"))
 	if got := a.listDroplets(""); got[0].Name != "other" || got[0].Status != "archive" {
 		t.Errorf("an archived droplet: %+v", got)
 	}
@@ -240,7 +240,7 @@ func TestItemsShiftBetweenPages(t *testing.T) {
 		if newest {
 			a.droplet(DropletSpec{Name: "node-4"})
 		} else {
-			check(t, a.sim.Account("").DeleteDroplet("node-0"))
+			must.Do(t, a.sim.Account("").DeleteDroplet("node-0"))
 		}
 		seen = append(seen, names(a.listDroplets("?per_page=2&page=2"))...)
 		want := []string{"node-0", "node-1", "node-3"}

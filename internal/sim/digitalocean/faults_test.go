@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // seen is what a client sees of a request.
@@ -63,7 +64,7 @@ func TestEachFault(t *testing.T) {
 				t.Parallel()
 				s := New(Options{})
 				if kind != "" {
-					check(t, s.Inject(fault.Rule{Route: "POST /v2/load_balancers", Kind: kind, Nth: 1}))
+					must.Do(t, s.Inject(fault.Rule{Route: "POST /v2/load_balancers", Kind: kind, Nth: 1}))
 				}
 				transport, base := connect(t, s)
 				if got := look(t, s, transport, base); got != want {
@@ -87,10 +88,9 @@ func faultName(kind fault.Kind) string {
 
 func look(t *testing.T, s *Simulator, transport http.RoundTripper, base string) seen {
 	t.Helper()
-	body, err := json.Marshal(balancer("web", nil))
-	check(t, err)
+	body := must.Get(json.Marshal(balancer("web", nil))).Or(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/v2/load_balancers", strings.NewReader(string(body)))
-	check(t, err)
+	must.Do(t, err)
 	request.Header.Set("Authorization", "Bearer "+DefaultToken)
 	var got seen
 	response, err := transport.RoundTrip(request)
@@ -116,8 +116,7 @@ func TestHanging(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(Options{Faults: []fault.Rule{{Kind: kind, Nth: 1}}})
 			client := &http.Client{Transport: s.Transport(), Timeout: time.Minute}
-			request, err := http.NewRequest(http.MethodPost, "http://api/v2/tags", strings.NewReader(`{"name":"a"}`))
-			check(t, err)
+			request := must.Get(http.NewRequest(http.MethodPost, "http://api/v2/tags", strings.NewReader(`{"name":"a"}`))).Or(t)
 			request.Header.Set("Authorization", "Bearer "+DefaultToken)
 			before := time.Now()
 			response, err := client.Do(request)
@@ -140,8 +139,7 @@ func TestLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Latency: time.Second, Faults: []fault.Rule{{Kind: fault.Delay, Delay: 2 * time.Second, Nth: 2}}})
 		get := func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api/v2/account", nil)
-			check(t, err)
+			request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://api/v2/account", nil)).Or(t)
 			response, err := s.Transport().RoundTrip(request)
 			if err == nil {
 				err = response.Body.Close()
@@ -149,16 +147,15 @@ func TestLatency(t *testing.T) {
 			return err
 		}
 		before := time.Now()
-		check(t, get(t.Context()))
+		must.Do(t, get(t.Context()))
 		if took := time.Since(before); took != time.Second {
 			t.Errorf("a request took %s", took)
 		}
-		check(t, get(t.Context()))
+		must.Do(t, get(t.Context()))
 		if took := time.Since(before); took != 4*time.Second {
 			t.Errorf("two requests, one of them late, took %s", took)
 		}
-		_, err := s.Account("").CreateDroplet(DropletSpec{Name: "node", BootAfter: new(500 * time.Millisecond)})
-		check(t, err)
+		must.Get(s.Account("").CreateDroplet(DropletSpec{Name: "node", BootAfter: new(500 * time.Millisecond)})).Or(t)
 		if got := (&api{t: t, sim: s, token: DefaultToken}).listDroplets(""); got[0].Status != statusActive {
 			t.Errorf("a droplet that booted while the request was under way is %s", got[0].Status)
 		}
@@ -184,11 +181,11 @@ func TestListsThatMissItems(t *testing.T) {
 	if got := a.listDroplets(""); len(got) != 2 {
 		t.Errorf("the next list: %v", names(got))
 	}
-	check(t, a.sim.Inject(fault.Rule{Route: "GET *", Kind: fault.HideItems, Nth: 1, Fraction: 1}))
+	must.Do(t, a.sim.Inject(fault.Rule{Route: "GET *", Kind: fault.HideItems, Nth: 1, Fraction: 1}))
 	if got := a.send("GET", "/v2/droplets", nil); !strings.Contains(got.body, `"droplets":[]`) || !strings.Contains(got.body, `"total":0`) {
 		t.Errorf("a list that hides all: %s", got.body)
 	}
-	check(t, a.sim.Inject(fault.Rule{Route: "GET *", Kind: fault.OmitItems, Nth: 1}))
+	must.Do(t, a.sim.Inject(fault.Rule{Route: "GET *", Kind: fault.OmitItems, Nth: 1}))
 	for i := range 98 {
 		a.droplet(DropletSpec{Name: fmt.Sprintf("n%d", i)})
 	}
@@ -209,7 +206,7 @@ func TestErrorsAsWritten(t *testing.T) {
 	}
 	a.refused(503, "GET", "/v2/account", nil, "service_unavailable")
 	a.want(200, "GET", "/v2/account", nil, "", nil)
-	check(t, a.sim.Inject(fault.Rule{Kind: fault.Error, Nth: 1, Times: -1}))
+	must.Do(t, a.sim.Inject(fault.Rule{Kind: fault.Error, Nth: 1, Times: -1}))
 	if got := a.sim.Faults(); len(got) != 4 {
 		t.Errorf("faults: %+v", got)
 	}
@@ -241,7 +238,7 @@ func TestViewsThatLag(t *testing.T) {
 		expect("just created", true, false)
 		a.clock.Step(5 * time.Second)
 		expect("created a while ago", true, true)
-		check(t, a.sim.Account("").DeleteDroplet("node"))
+		must.Do(t, a.sim.Account("").DeleteDroplet("node"))
 		expect("just deleted", false, true)
 		a.clock.Step(5 * time.Second)
 		expect("deleted a while ago", false, false)
@@ -254,7 +251,7 @@ func TestChangesAreSeenLate(t *testing.T) {
 	a.sim.SetConsistency(Consistency{List: time.Minute})
 	a.create("web", nil)
 	a.clock.Step(time.Hour)
-	check(t, a.sim.Account("").EditLoadBalancer("web", func(lb *LoadBalancer) { lb.EnableProxyProtocol = true }))
+	must.Do(t, a.sim.Account("").EditLoadBalancer("web", func(lb *LoadBalancer) { lb.EnableProxyProtocol = true }))
 	listed := func() bool {
 		var list []LoadBalancer
 		a.want(200, "GET", "/v2/load_balancers", nil, "load_balancers", &list)

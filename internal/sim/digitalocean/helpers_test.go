@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"testing"
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
@@ -151,12 +150,4 @@ func (a *api) droplet(spec DropletSpec) Droplet {
 		a.t.Fatalf("%v", err)
 	}
 	return d
-}
-
-// check fails the test if there is an error.
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,20 +9,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // reopened is another simulator that goes on where this one is, at the same time.
 func (a *api) reopened(t *testing.T, options Options) *api {
 	t.Helper()
-	document, err := a.sim.Image()
-	check(t, err)
+	document := must.Get(a.sim.Image()).Or(t)
 	clock := clocktesting.NewFakeClock(a.clock.Now())
 	options.Clock = clock
-	next, err := Open(options, document)
-	check(t, err)
-	again, err := next.Image()
-	check(t, err)
+	next := must.Get(Open(options, document)).Or(t)
+	again := must.Get(next.Image()).Or(t)
 	if diff := cmp.Diff(string(document), string(again)); diff != "" {
 		t.Errorf("the image of what an image made is another one:\n%s", diff)
 	}
@@ -37,19 +35,18 @@ func busyAccount(t *testing.T, options Options) *api {
 	gone := a.droplet(DropletSpec{Name: "gone"})
 	a.droplet(DropletSpec{Name: "slow", BootAfter: new(time.Hour), NetworksAfter: new(2 * time.Hour)})
 	account := a.sim.Account("")
-	crt, err := account.CreateCertificate(CertificateSpec{Name: "web", DNSNames: []string{"example.com"}})
-	check(t, err)
+	crt := must.Get(account.CreateCertificate(CertificateSpec{Name: "web", DNSNames: []string{"example.com"}})).Or(t)
 	a.create("plain", map[string]any{"droplet_ids": []int{first.ID, gone.ID}, "tags": []string{"k8s:x"}, "network_stack": "DUALSTACK"})
 	a.create("tagged", map[string]any{"tag": "a", "forwarding_rules": []any{rule("https", 443, "http", map[string]any{"certificate_id": crt.ID})}})
 	a.create("inner", map[string]any{"network": "INTERNAL", "firewall": map[string]any{"allow": []string{"cidr:10.0.0.0/8"}}})
-	check(t, account.SetLoadBalancerStatus("inner", "errored"))
-	check(t, account.MakeBusy("plain", time.Minute))
+	must.Do(t, account.SetLoadBalancerStatus("inner", "errored"))
+	must.Do(t, account.MakeBusy("plain", time.Minute))
 	a.want(202, "POST", "/v2/firewalls", map[string]any{
 		"name": "fw", "tags": []string{"k8s"}, "droplet_ids": []int{first.ID},
 		"inbound_rules": []any{map[string]any{"protocol": "tcp", "ports": "80", "sources": map[string]any{"addresses": []string{"0.0.0.0/0"}}}},
 	}, "", nil)
-	check(t, account.DeleteDroplet("gone"))
-	check(t, account.SetDropletStatus("first", "off"))
+	must.Do(t, account.DeleteDroplet("gone"))
+	must.Do(t, account.SetDropletStatus("first", "off"))
 	account.SetStatus("warning", "pay")
 	return a
 }
@@ -72,8 +69,8 @@ func TestImageGoesOn(t *testing.T) {
 		one.droplet(DropletSpec{Name: "next"})
 		one.create("next", nil)
 		one.want(201, "POST", "/v2/droplets/400000001/actions", map[string]any{"type": "power_on"}, "", nil)
-		check(t, one.sim.Account("").DeleteLoadBalancer("tagged"))
-		check(t, one.sim.Account("").DeleteDroplet("first"))
+		must.Do(t, one.sim.Account("").DeleteLoadBalancer("tagged"))
+		must.Do(t, one.sim.Account("").DeleteDroplet("first"))
 		one.droplet(DropletSpec{Name: "last", IPv6: true})
 	}
 	same("after more of the same")
@@ -89,8 +86,7 @@ func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
 	told, last := 0, ""
 	a := busyAccount(t, Options{RateLimits: unlimited(), Changed: func(image func() ([]byte, error)) {
-		document, err := image()
-		check(t, err)
+		document := must.Get(image()).Or(t)
 		told, last = told+1, string(document)
 	}})
 	for name, do := range map[string]func(){
@@ -132,8 +128,7 @@ func TestBadImagesAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", document, err)
 		}
 	}
-	document, err := busyAccount(t, Options{}).sim.Image()
-	check(t, err)
+	document := must.Get(busyAccount(t, Options{}).sim.Image()).Or(t)
 	for old, c := range map[string]struct{ replacement, want string }{
 		`"name":"default"`: {`"name":"other"`, `account "other" does not exist`},
 		`"region":"nyc1"`:  {`"region":"moon"`, "of which one does not exist"},
@@ -148,14 +143,9 @@ func TestBadImagesAreRefused(t *testing.T) {
 func FuzzImage(f *testing.F) {
 	a := New(Options{})
 	for _, name := range []string{"a", "b"} {
-		if _, err := a.Account("").CreateDroplet(DropletSpec{Name: name, Tags: []string{"t"}}); err != nil {
-			f.Fatal(err)
-		}
+		must.Get(a.Account("").CreateDroplet(DropletSpec{Name: name, Tags: []string{"t"}})).Or(f)
 	}
-	document, err := a.Image()
-	if err != nil {
-		f.Fatal(err)
-	}
+	document := must.Get(a.Image()).Or(f)
 	f.Add(string(document))
 	f.Add(`{"version":1}`)
 	f.Fuzz(func(t *testing.T, document string) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestALoadBalancerBecomesActive(t *testing.T) {
@@ -113,8 +114,7 @@ func TestPutResetsWhatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{LoadBalancers: LoadBalancerOptions{ResizeCooldown: -1}, Accounts: []AccountOptions{{Projects: []string{"p"}}}})
 	droplet := a.droplet(DropletSpec{Name: "node"})
-	crt, err := a.sim.Account("").CreateCertificate(CertificateSpec{Name: "web"})
-	check(t, err)
+	crt := must.Get(a.sim.Account("").CreateCertificate(CertificateSpec{Name: "web"})).Or(t)
 	plain := a.get(a.create("plain", nil).ID)
 	full := a.create("full", map[string]any{
 		"algorithm": "least_connections", "size_unit": 3, "redirect_http_to_https": true, "enable_proxy_protocol": true,
@@ -301,8 +301,7 @@ func TestReservedPorts(t *testing.T) {
 func TestHTTP3SharesAPortWithHTTPS(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{})
-	crt, err := a.sim.Account("").CreateCertificate(CertificateSpec{Name: "web"})
-	check(t, err)
+	crt := must.Get(a.sim.Account("").CreateCertificate(CertificateSpec{Name: "web"})).Or(t)
 	certificate := map[string]any{"certificate_id": crt.ID}
 	a.create("web", map[string]any{"forwarding_rules": []any{
 		rule("https", 443, "http", certificate), rule("http3", 443, "http", certificate),
@@ -322,7 +321,7 @@ func TestBackends(t *testing.T) {
 	a.refused(422, "POST", path, map[string]any{"droplet_ids": []int{}}, "droplet_ids is needed")
 	a.refused(422, "POST", path, map[string]any{"droplet_ids": []int{7}}, "does not exist")
 	a.want(204, "POST", path, map[string]any{"droplet_ids": []int{first.ID}}, "", nil)
-	check(t, a.sim.Account("").DeleteDroplet("b"))
+	must.Do(t, a.sim.Account("").DeleteDroplet("b"))
 	if got := a.get(lb.ID).DropletIDs; !slices.Equal(got, []int{first.ID}) {
 		t.Errorf("after a droplet is gone: %v", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const balancerLimit = 4
@@ -103,9 +104,7 @@ func (w *world) actions() map[string]func(*rapid.T) {
 func (w *world) putWhatIsThere(id string) {
 	before := w.get(id)
 	encoded := map[string]any{}
-	if err := json.Unmarshal([]byte(w.encode(before)), &encoded); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, json.Unmarshal([]byte(w.encode(before)), &encoded))
 	encoded["region"] = before.Region.Slug
 	if got := w.send("PUT", "/v2/load_balancers/"+id, encoded); got.status == 403 {
 		return // busy

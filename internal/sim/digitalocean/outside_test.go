@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestTagsFromOutside(t *testing.T) {
@@ -24,12 +25,12 @@ func TestTagsFromOutside(t *testing.T) {
 	account := a.sim.Account(DefaultAccount)
 	account.CreateTag("spare")
 	a.droplet(DropletSpec{Name: "node"})
-	check(t, account.SetDropletTags("node", "b", "a", "b"))
+	must.Do(t, account.SetDropletTags("node", "b", "a", "b"))
 	f, err := account.CreateFirewall(Firewall{
 		Name: "fw", Tags: &[]string{"a"}, InboundRules: []InboundRule{{Protocol: "icmp", Sources: Peers{Addresses: []string{"::/0"}}}},
 	})
-	check(t, err)
-	check(t, account.EditFirewall(f.ID, func(f *Firewall) { f.InboundRules[0].Sources.Addresses[0] = "::1" }))
+	must.Do(t, err)
+	must.Do(t, account.EditFirewall(f.ID, func(f *Firewall) { f.InboundRules[0].Sources.Addresses[0] = "::1" }))
 	if got := account.Firewalls()[0].InboundRules[0].Sources.Addresses; !slices.Equal(got, []string{"::1"}) || f.InboundRules[0].Sources.Addresses[0] != "::/0" {
 		t.Errorf("an edit in place: %v, and what was read before: %v", got, f.InboundRules)
 	}
@@ -109,7 +110,7 @@ func TestDropletsWithoutAddressesLeft(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "all addresses of 192.0.2.0/30 are taken") {
 		t.Errorf("error: %v", err)
 	}
-	check(t, a.sim.Account("").DeleteDroplet("first"))
+	must.Do(t, a.sim.Account("").DeleteDroplet("first"))
 	if d := a.droplet(DropletSpec{Name: "third"}); d.Networks.V4[1].IPAddress != "192.0.2.2" || d.Networks.V4[0].IPAddress != "10.100.0.4" {
 		t.Errorf("addresses: %+v", d.Networks)
 	}
@@ -181,18 +182,17 @@ func TestCostOfAPage(t *testing.T) {
 	cost := func(droplets int) float64 {
 		s := New(Options{RateLimits: unlimited(), JournalKeep: -1})
 		for i := range droplets {
-			_, err := s.Account("").CreateDroplet(DropletSpec{Name: fmt.Sprintf("n%d", i)})
-			check(t, err)
+			must.Get(s.Account("").CreateDroplet(DropletSpec{Name: fmt.Sprintf("n%d", i)})).Or(t)
 		}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/v2/droplets?per_page=50&page=2", nil)
-		check(t, err)
+		must.Do(t, err)
 		request.Header.Set("Authorization", "Bearer "+DefaultToken)
 		return testing.AllocsPerRun(20, func() {
 			response, err := s.Transport().RoundTrip(request)
 			if err == nil {
 				err = response.Body.Close()
 			}
-			check(t, err)
+			must.Do(t, err)
 		})
 	}
 	if small, large := cost(500), cost(1000); large > 1.5*small {

@@ -5,6 +5,7 @@ package digitalocean
 
 import (
 	"fmt"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"slices"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		a.refused(422, "POST", "/v2/certificates", body, words)
 	}
-	check(t, a.sim.Account("").SetCertificateState(encrypt.ID, "error"))
+	must.Do(t, a.sim.Account("").SetCertificateState(encrypt.ID, "error"))
 	a.want(200, "GET", "/v2/certificates/"+encrypt.ID, nil, "certificate", &encrypt)
 	if encrypt.State != "error" {
 		t.Errorf("state: %s", encrypt.State)
@@ -63,7 +64,7 @@ func TestCertificatesInUse(t *testing.T) {
 	a.refused(422, "PUT", "/v2/load_balancers/"+lb.ID, balancer("web", secure), "is not ready for use")
 	a.clock.Step(time.Minute)
 	a.want(200, "PUT", "/v2/load_balancers/"+lb.ID, balancer("web", secure), "", nil)
-	check(t, a.sim.Account("").SetCertificateState(crt.ID, "error"))
+	must.Do(t, a.sim.Account("").SetCertificateState(crt.ID, "error"))
 	a.want(200, "PUT", "/v2/load_balancers/"+lb.ID, balancer("web", secure), "", nil)
 }
 
@@ -90,13 +91,12 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{})
 	old, err := a.sim.Account("").CreateCertificate(CertificateSpec{Name: "web", DNSNames: []string{"example.com"}})
-	check(t, err)
+	must.Do(t, err)
 	lb := a.create("web", map[string]any{"forwarding_rules": []any{
 		rule("https", 443, "http", map[string]any{"certificate_id": old.ID}), rule("tcp", 80, "tcp", nil),
 	}})
 	a.refused(403, "DELETE", "/v2/certificates/"+old.ID, nil, "Make sure the certificate is not in use before deleting it")
-	renewed, err := a.sim.Account("").RotateCertificate(old.ID)
-	check(t, err)
+	renewed := must.Get(a.sim.Account("").RotateCertificate(old.ID)).Or(t)
 	if renewed.ID == old.ID || renewed.Name != "web" || renewed.State != "verified" || renewed.Type != "lets_encrypt" {
 		t.Errorf("renewed: %+v", renewed)
 	}
@@ -142,14 +142,14 @@ func TestFirewalls(t *testing.T) {
 	if f.Status != "waiting" || len(*f.Tags) != 0 || len(*f.DropletIDs) != 0 {
 		t.Errorf("PUT did not reset what was left out: %+v", f)
 	}
-	check(t, a.sim.Account("").SetFirewallStatus("renamed", "failed"))
+	must.Do(t, a.sim.Account("").SetFirewallStatus("renamed", "failed"))
 	var list []Firewall
 	a.want(200, "GET", "/v2/firewalls", nil, "firewalls", &list)
 	if len(list) != 1 || list[0].Status != "failed" {
 		t.Errorf("list: %+v", list)
 	}
 	a.want(202, "POST", "/v2/firewalls", firewallBody("droplet_ids", []int{byID.ID}), "firewall", &f)
-	check(t, a.sim.Account("").DeleteDroplet("b"))
+	must.Do(t, a.sim.Account("").DeleteDroplet("b"))
 	a.want(200, "GET", "/v2/firewalls/"+f.ID, nil, "firewall", &f)
 	if len(*f.DropletIDs) != 0 {
 		t.Errorf("a droplet that is gone is still in the firewall: %v", *f.DropletIDs)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const (
@@ -26,14 +27,14 @@ const (
 // mounted attaches a new volume to the first droplet and mounts it.
 func mounted(t *testing.T, d *Disks) (at string) {
 	t.Helper()
-	must(t, d.Create(volume, name, 1, ""))
-	must(t, d.Attach(volume, first))
+	must.Do(t, d.Create(volume, name, 1, ""))
+	must.Do(t, d.Attach(volume, first))
 	link := filepath.Join(d.Links(first), assumed.DiskLink+name)
 	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", link).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	at = t.TempDir()
-	must(t, unix.Mount(d.Device(volume), at, "ext4", 0, ""))
+	must.Do(t, unix.Mount(d.Device(volume), at, "ext4", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at, 0) })
 	return at
 }
@@ -61,10 +62,9 @@ func TestDetachWhileMounted(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)
 	at := mounted(t, d)
-	must(t, write(filepath.Join(at, "file"), "before"))
+	must.Do(t, write(filepath.Join(at, "file"), "before"))
 	// A writer that is under way gets an error, and ends: nothing waits for ever.
-	counter, err := os.Create(filepath.Join(at, "count"))
-	must(t, err)
+	counter := must.Get(os.Create(filepath.Join(at, "count"))).Or(t)
 	t.Cleanup(func() { _ = counter.Close() })
 	begun, ended, counted := make(chan struct{}), make(chan error), 0
 	go func() {
@@ -80,7 +80,7 @@ func TestDetachWhileMounted(t *testing.T) {
 		}
 	}()
 	<-begun
-	must(t, d.Detach(volume, first))
+	must.Do(t, d.Detach(volume, first))
 	if err := <-ended; err == nil {
 		t.Error("the writer ended without an error")
 	}
@@ -90,12 +90,12 @@ func TestDetachWhileMounted(t *testing.T) {
 	if err := write(filepath.Join(at, "file"), "afterwards"); err == nil {
 		t.Error("a write to a disk that was pulled out succeeds")
 	}
-	must(t, d.Attach(volume, second))
+	must.Do(t, d.Attach(volume, second))
 	other := t.TempDir()
-	must(t, unix.Mount(d.Device(volume), other, "ext4", 0, ""))
+	must.Do(t, unix.Mount(d.Device(volume), other, "ext4", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(other, 0) })
-	must(t, counter.Close())
-	must(t, unix.Unmount(at, 0)) // what the kernel still writes of the old mount goes nowhere
+	must.Do(t, counter.Close())
+	must.Do(t, unix.Unmount(at, 0)) // what the kernel still writes of the old mount goes nowhere
 	if got, err := os.ReadFile(filepath.Join(other, "file")); err != nil || string(got) != "before" {
 		t.Errorf("on the second machine: %q, %v", got, err)
 	}
@@ -103,8 +103,8 @@ func TestDetachWhileMounted(t *testing.T) {
 	if number, _ := strconv.Atoi(string(got)); err != nil || number < counted {
 		t.Errorf("%d was flushed, and the second machine has %q, %v", counted, got, err)
 	}
-	must(t, write(filepath.Join(other, "file"), "second"))
-	must(t, unix.Unmount(other, 0))
+	must.Do(t, write(filepath.Join(other, "file"), "second"))
+	must.Do(t, unix.Unmount(other, 0))
 	if out, err := exec.CommandContext(t.Context(), "e2fsck", "-fn", d.Device(volume)).CombinedOutput(); err != nil {
 		t.Errorf("the file system is damaged: %v: %s", err, out)
 	}
@@ -115,34 +115,34 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)
 	at := mounted(t, d)
-	must(t, d.Create("idle", "pvc-idle", 1, ""))
-	must(t, d.Attach("idle", first))
+	must.Do(t, d.Create("idle", "pvc-idle", 1, ""))
+	must.Do(t, d.Attach("idle", first))
 	device := d.Device(volume)
 	d.Close()
 
 	again := New(d.folder)
 	t.Cleanup(again.Close)
-	must(t, again.Adopt(volume, name, first))
-	must(t, again.Adopt("idle", "pvc-idle", first))
+	must.Do(t, again.Adopt(volume, name, first))
+	must.Do(t, again.Adopt("idle", "pvc-idle", first))
 	if again.Device(volume) != device || again.Device("idle") == "" {
 		t.Errorf("the devices are %q, want %q, and %q", again.Device(volume), device, again.Device("idle"))
 	}
-	must(t, write(filepath.Join(at, "file"), "afterwards"))
-	must(t, again.Detach("idle", first))
-	must(t, again.Resize(volume, 2))
+	must.Do(t, write(filepath.Join(at, "file"), "afterwards"))
+	must.Do(t, again.Detach("idle", first))
+	must.Do(t, again.Resize(volume, 2))
 }
 
 // TestAttachAgainAfterAFailure: an attachment that failed leaves nothing behind that refuses the next one.
 func TestAttachAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)
-	must(t, d.Create(volume, name, 1, ""))
-	must(t, os.WriteFile(d.Links(first), nil, 0o600)) // where the folder of the links belongs
+	must.Do(t, d.Create(volume, name, 1, ""))
+	must.Do(t, os.WriteFile(d.Links(first), nil, 0o600)) // where the folder of the links belongs
 	if err := d.Attach(volume, first); err == nil {
 		t.Fatal("it succeeded")
 	}
-	must(t, os.Remove(d.Links(first)))
-	must(t, d.Attach(volume, first))
+	must.Do(t, os.Remove(d.Links(first)))
+	must.Do(t, d.Attach(volume, first))
 }
 
 // write writes a file and flushes it to the disk.
@@ -153,11 +153,4 @@ func write(path, content string) error {
 	}
 	_, err = f.WriteString(content)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

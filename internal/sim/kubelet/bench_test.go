@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // BenchmarkThousandMachines registers a thousand machines with a real API server and reports what they cost this process.
@@ -32,9 +33,7 @@ func BenchmarkThousandMachines(b *testing.B) {
 		go func() { done <- fleet.Run(ctx) }()
 		for i := range machines {
 			address := netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i%250 + 1)})
-			if err := fleet.Add(kubelet.Machine{Name: fmt.Sprintf("bench-%d", i), Address: address}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, fleet.Add(kubelet.Machine{Name: fmt.Sprintf("bench-%d", i), Address: address}))
 		}
 		testkit.Eventually(b, "a thousand Leases", func() string {
 			list, err := client.CoordinationV1().Leases("kube-node-lease").List(ctx, metav1.ListOptions{})
@@ -58,12 +57,8 @@ func BenchmarkThousandMachines(b *testing.B) {
 			b.Fatal(err)
 		}
 		all := context.WithoutCancel(b.Context())
-		if err := client.CoreV1().Nodes().DeleteCollection(all, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, client.CoreV1().Nodes().DeleteCollection(all, metav1.DeleteOptions{}, metav1.ListOptions{}))
 		err := client.CoordinationV1().Leases("kube-node-lease").DeleteCollection(all, metav1.DeleteOptions{}, metav1.ListOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // world is a fleet against a real API server; the names of its machines begin with the test's own prefix.
@@ -71,9 +72,7 @@ func machine(name string) kubelet.Machine {
 
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 }
 
 func (w *world) eventually(what string, condition func() bool) {
@@ -203,9 +202,7 @@ func TestNodeWaitsForTheCloudProvider(t *testing.T) {
 	}
 	// The cloud provider adds an address; the kubelet leaves it, even when it reports again.
 	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: "ExternalIP", Address: "203.0.113.7"})
-	if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})).Or(t)
 	w.must(w.Restart(m.Name))
 	w.heartbeats(m.Name, 5)
 	if got := w.node(m.Name).Status.Addresses; len(got) != 3 {
@@ -216,12 +213,9 @@ func TestNodeWaitsForTheCloudProvider(t *testing.T) {
 func TestExistingNodeIsAdopted(t *testing.T) {
 	t.Parallel()
 	client := controlplane.Shared(t).Client
-	existing, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	existing := must.Get(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "reg-adopt", Labels: map[string]string{"keep": "me", corev1.LabelTopologyZone: "east"},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, metav1.CreateOptions{})).Or(t)
 	m := machine("reg-adopt")
 	m.ProviderID = "sim://too-late"
 	w := newWorld(t, m)
@@ -274,9 +268,7 @@ func TestFrozenAndDestroyedMachinesAreSilent(t *testing.T) {
 	for i := range node.Status.Conditions {
 		node.Status.Conditions[i].Status = corev1.ConditionUnknown
 	}
-	if _, err := w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})).Or(t)
 	w.must(w.Thaw("quiet-frozen"))
 	w.eventually("the thawed machine is Ready", func() bool { return conditions(w.node("quiet-frozen"))["Ready"] == "True" })
 	w.heartbeats("quiet-frozen", 2)
@@ -298,9 +290,7 @@ func TestBadMachinesAreRefused(t *testing.T) {
 			t.Errorf("%s: added", what)
 		}
 	}
-	if err := fleet.Add(machine("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fleet.Add(machine("a")))
 	if err := fleet.Add(machine("a")); err == nil {
 		t.Error("a second machine of the same name was added")
 	}

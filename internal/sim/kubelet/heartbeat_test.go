@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
@@ -56,9 +57,7 @@ func runFleet(t *testing.T, n int, cfg Config) *Fleet {
 	fleet := NewFleet(cfg)
 	for i := range n {
 		m := Machine{Name: machineName(i), Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 1)})}
-		if err := fleet.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fleet.Add(m))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -110,9 +109,7 @@ func TestCallsPerInterval(t *testing.T) {
 		}
 
 		for _, name := range fleet.Machines() {
-			if err := fleet.Freeze(name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fleet.Freeze(name))
 		}
 		counts.take()
 		elapse(time.Hour)
@@ -128,21 +125,13 @@ func TestStatusIsRepairedAfterAnotherChangesIt(t *testing.T) {
 		client := fake.NewClientset()
 		runFleet(t, 1, Config{Client: client, StatusInterval: time.Hour, Logger: logr.Discard()})
 		elapse(time.Minute)
-		node, err := client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := must.Get(client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})).Or(t)
 		for i := range node.Status.Conditions {
 			node.Status.Conditions[i].Status = corev1.ConditionUnknown
 		}
-		if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})).Or(t)
 		elapse(11 * time.Second)
-		node, err = client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node = must.Get(client.CoreV1().Nodes().Get(t.Context(), machineName(0), metav1.GetOptions{})).Or(t)
 		if ready := node.Status.Conditions[conditionIndex(node.Status.Conditions, corev1.NodeReady)]; ready.Status != corev1.ConditionTrue {
 			t.Errorf("Ready is %v a lease interval after it was made Unknown", ready.Status)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -30,9 +31,7 @@ const attackers = 32
 func PutData(tb testing.TB, client *clientv3.Client, prefix string) {
 	tb.Helper()
 	for n := range 64 {
-		if _, err := client.Put(tb.Context(), fmt.Sprintf("%sdata/%04d", prefix, n), strings.Repeat("v", 64<<10)); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(client.Put(tb.Context(), fmt.Sprintf("%sdata/%04d", prefix, n), strings.Repeat("v", 64<<10))).Or(tb)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -125,22 +126,15 @@ func New(t *testing.T, folder, file string) *Disk {
 	if err == nil {
 		err = errors.Join(os.Symlink(file, filepath.Join(folder, "file")), os.Mkdir(filepath.Join(folder, "mount"), 0o700))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), program) //nolint:gosec // this program
 	command.Env, command.Stderr = append(os.Environ(), variable+"="+folder), os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(command.StdinPipe()).Or(t)
 	out, err := command.StdoutPipe()
 	if err == nil {
 		err = command.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(in.Close(), command.Wait()); err != nil && !t.Skipped() {
 			t.Errorf("the process of the disk: %v", err)
@@ -158,10 +152,7 @@ func (d *Disk) Path() string { return filepath.Join(d.folder, "mount", name) }
 // Writes returns what was written so far.
 func (d *Disk) Writes() []Write {
 	d.t.Helper()
-	f, err := os.Open(filepath.Join(d.folder, "writes"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join(d.folder, "writes"))).Or(d.t)
 	defer func() { _ = f.Close() }()
 	var all []Write
 	for decoder := gob.NewDecoder(f); ; {

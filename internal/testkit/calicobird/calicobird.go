@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // pinned reads a template of the Calico version that go.mod pins, 3.31, from Go's module cache.
@@ -26,9 +27,7 @@ func pinned(t *testing.T, file string) string {
 		testkit.Skip(t, "Calico's module is needed: %v", err)
 	}
 	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(output)), "confd", "etc", "calico", "confd", "templates", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(content)
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"pgregory.net/rapid"
 )
 
@@ -70,10 +71,7 @@ func TestStart(t *testing.T) {
 	var seeds []uint64
 	for _, message := range []string{"one", "two"} {
 		git("commit", "-q", "--allow-empty", "-m", message)
-		want, err := strconv.ParseUint(git("rev-parse", "HEAD")[:8], 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(strconv.ParseUint(git("rev-parse", "HEAD")[:8], 16, 64)).Or(t)
 		seeds = append(seeds, want)
 		expect("commit "+message, want)
 	}
@@ -81,10 +79,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("two commits have the seed %d", seeds[0])
 	}
 	t.Setenv(Variable, "night")
-	date, err := strconv.ParseUint(began.UTC().Format("20060102"), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	date := must.Get(strconv.ParseUint(began.UTC().Format("20060102"), 10, 64)).Or(t)
 	expect("a night", date)
 	t.Setenv(SeedVariable, "42")
 	expect("the variable", 42)
@@ -119,10 +114,7 @@ func TestFails(t *testing.T) {
 // A failure prints a command; the command, run by a shell in the repository's root, fails with the same cases.
 func TestAFailureIsReplayed(t *testing.T) {
 	t.Parallel()
-	folder, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(os.Getwd()).Or(t)
 	root := filepath.Join(folder, "..", "..", "..")
 	run := func(cmd *exec.Cmd) string {
 		cmd.Dir = root
@@ -161,12 +153,8 @@ func TestLocation(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repository")
 	for _, file := range []string{"go.mod", "a/b/b.go", "lab/go.mod", "lab/internal/c/c.go"} {
 		path := filepath.Join(root, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 	}
 	for folder, want := range map[string][2]string{"a/b": {".", "./a/b"}, "lab/internal/c": {"lab", "./internal/c"}, "lab": {"lab", "."}} {
 		if module, pkg := location(filepath.Join(root, folder)); module != want[0] || pkg != want[1] {

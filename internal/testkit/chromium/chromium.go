@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // answerTime is how long an answer may take, a bound that only a hang exceeds.
@@ -60,9 +61,7 @@ func Start(tb testing.TB) *Browser {
 	out, fromBrowser := pipe(tb)
 	// Not tb.TempDir: the browser's helpers write to the profile until they are gone, which may be after the browser is.
 	profile, err := os.MkdirTemp("", "mooring-chromium-") //nolint:usetesting // as above
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", //nolint:noctx // it ends with the test
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-breakpad",
 		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--force-device-scale-factor=1",
@@ -98,9 +97,7 @@ func Start(tb testing.TB) *Browser {
 func pipe(tb testing.TB) (r, w *os.File) {
 	tb.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	return r, w
 }
 
@@ -374,9 +371,6 @@ func (p *Page) Screenshot(whole bool) []byte {
 		Data string `json:"data"`
 	}
 	p.Do("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}, &shot)
-	png, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err != nil {
-		p.b.tb.Fatal(err)
-	}
+	png := must.Get(base64.StdEncoding.DecodeString(shot.Data)).Or(p.b.tb)
 	return png
 }

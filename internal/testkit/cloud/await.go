@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Until waits until a condition holds.
@@ -111,8 +112,7 @@ func (w *World) Struck(mark uint64, times int) {
 // Metric is the sum of a metric's series, of those with a value of a label if one is given.
 func (w *World) Metric(name string, label ...string) float64 {
 	w.T.Helper()
-	families, err := w.Registry.Gather()
-	w.Must(err)
+	families := must.Get(w.Registry.Gather()).Or(w.T)
 	sum := 0.0
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

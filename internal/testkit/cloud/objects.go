@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // NodeName is a name that no other World uses.
@@ -22,21 +23,20 @@ func (w *World) NodeName(suffix any) string { return fmt.Sprintf("%s-%v", w.Name
 // Droplet creates a droplet.
 func (w *World) Droplet(spec digitalocean.DropletSpec) digitalocean.Droplet {
 	w.T.Helper()
-	d, err := w.Account.CreateDroplet(spec)
-	w.Must(err)
+	d := must.Get(w.Account.CreateDroplet(spec)).Or(w.T)
 	return d
 }
 
 // DeleteDroplet deletes a droplet by its ID.
 func (w *World) DeleteDroplet(id int) {
 	w.T.Helper()
-	w.Must(w.Account.DeleteDroplet(fmt.Sprint(id)))
+	must.Do(w.T, w.Account.DeleteDroplet(fmt.Sprint(id)))
 }
 
 // SetDropletStatus switches a droplet off or on.
 func (w *World) SetDropletStatus(id int, status string) {
 	w.T.Helper()
-	w.Must(w.Account.SetDropletStatus(fmt.Sprint(id), status))
+	must.Do(w.T, w.Account.SetDropletStatus(fmt.Sprint(id), status))
 }
 
 // Address is the first IPv4 address of a droplet that is private or public.
@@ -56,8 +56,7 @@ func (w *World) Register(name string, change ...func(*corev1.Node)) *corev1.Node
 	for _, c := range change {
 		c(node)
 	}
-	node, err := w.Client.CoreV1().Nodes().Create(w.T.Context(), node, metav1.CreateOptions{})
-	w.Must(err)
+	node = must.Get(w.Client.CoreV1().Nodes().Create(w.T.Context(), node, metav1.CreateOptions{})).Or(w.T)
 	w.T.Cleanup(func() { _ = w.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	return node
 }
@@ -88,8 +87,7 @@ func Addresses(d digitalocean.Droplet) []corev1.NodeAddress {
 // Node returns a Node.
 func (w *World) Node(name string) *corev1.Node {
 	w.T.Helper()
-	node, err := w.Client.CoreV1().Nodes().Get(w.T.Context(), name, metav1.GetOptions{})
-	w.Must(err)
+	node := must.Get(w.Client.CoreV1().Nodes().Get(w.T.Context(), name, metav1.GetOptions{})).Or(w.T)
 	return node
 }
 
@@ -104,7 +102,7 @@ func (w *World) HasNode(name string) bool {
 func (w *World) Nodes() map[string]*corev1.Node {
 	w.T.Helper()
 	list, err := w.Client.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{LabelSelector: Label + "=" + w.Name})
-	w.Must(err)
+	must.Do(w.T, err)
 	out := make(map[string]*corev1.Node, len(list.Items))
 	for i := range list.Items {
 		out[list.Items[i].Name] = &list.Items[i]
@@ -116,8 +114,7 @@ func (w *World) Nodes() map[string]*corev1.Node {
 func (w *World) PatchNode(name, body string, subresource ...string) {
 	w.T.Helper()
 	nodes, options := w.Client.CoreV1().Nodes(), metav1.PatchOptions{}
-	_, err := nodes.Patch(w.T.Context(), name, types.MergePatchType, []byte(body), options, subresource...)
-	w.Must(err)
+	must.Get(nodes.Patch(w.T.Context(), name, types.MergePatchType, []byte(body), options, subresource...)).Or(w.T)
 }
 
 // SetReady sets the condition Ready of a Node to True, or to Unknown as Kubernetes does when the kubelet is silent.
@@ -130,7 +127,7 @@ func (w *World) SetReady(name string, ready bool) {
 // DeleteNode deletes a Node.
 func (w *World) DeleteNode(name string) {
 	w.T.Helper()
-	w.Must(w.Client.CoreV1().Nodes().Delete(w.T.Context(), name, metav1.DeleteOptions{}))
+	must.Do(w.T, w.Client.CoreV1().Nodes().Delete(w.T.Context(), name, metav1.DeleteOptions{}))
 }
 
 // Port is a port of a Service.
@@ -159,16 +156,14 @@ func (w *World) CreateService(
 	for _, c := range change {
 		c(s)
 	}
-	s, err := w.Client.CoreV1().Services(s.Namespace).Create(w.T.Context(), s, metav1.CreateOptions{})
-	w.Must(err)
+	s = must.Get(w.Client.CoreV1().Services(s.Namespace).Create(w.T.Context(), s, metav1.CreateOptions{})).Or(w.T)
 	return s
 }
 
 // Service returns a Service of the World's namespace.
 func (w *World) Service(name string) *corev1.Service {
 	w.T.Helper()
-	s, err := w.Client.CoreV1().Services(w.Name).Get(w.T.Context(), name, metav1.GetOptions{})
-	w.Must(err)
+	s := must.Get(w.Client.CoreV1().Services(w.Name).Get(w.T.Context(), name, metav1.GetOptions{})).Or(w.T)
 	return s
 }
 
@@ -176,8 +171,7 @@ func (w *World) Service(name string) *corev1.Service {
 func (w *World) PatchService(name string, body map[string]any) {
 	w.T.Helper()
 	services, options := w.Client.CoreV1().Services(w.Name), metav1.PatchOptions{}
-	_, err := services.Patch(w.T.Context(), name, types.MergePatchType, w.JSON(body), options)
-	w.Must(err)
+	must.Get(services.Patch(w.T.Context(), name, types.MergePatchType, w.JSON(body), options)).Or(w.T)
 }
 
 // Annotate sets an annotation of a Service; nil removes it.
@@ -189,5 +183,5 @@ func (w *World) Annotate(name, annotation string, value any) {
 // DeleteService deletes a Service.
 func (w *World) DeleteService(name string) {
 	w.T.Helper()
-	w.Must(w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), name, metav1.DeleteOptions{}))
+	must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), name, metav1.DeleteOptions{}))
 }

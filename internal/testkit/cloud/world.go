@@ -36,6 +36,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Label is on the Nodes and Services of a World; its value is the World's name. The informers of a World see no others:
@@ -134,21 +135,12 @@ func newWorld(t *testing.T, options digitalocean.Options, config *rest.Config) *
 	w.config.Wrap(w.Kube.over)
 	w.config.Wrap(outputs.Guard)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
-	_, err := w.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-	w.Must(err)
+	must.Get(w.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})).Or(w.T)
 	return w
 }
 
 // Elapse lets time pass, in a bubble without waiting for it.
 func Elapse(d time.Duration) { <-time.After(d) }
-
-// Must fails the test if there is an error.
-func (w *World) Must(err error) {
-	w.T.Helper()
-	if err != nil {
-		w.T.Fatal(err)
-	}
-}
 
 // Program is what a test runs of the program.
 type Program struct {
@@ -174,11 +166,10 @@ func (w *World) NewProgram(token doapi.TokenSource, options ...informers.SharedI
 	if token == nil {
 		token = w.Token
 	}
-	api, err := doapi.New(doapi.Options{
+	api := must.Get(doapi.New(doapi.Options{
 		URL: "http://api.example/", Token: token, UserAgent: "test", Transport: w.API.over(w.Sim.Transport()),
 		Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(w.Registry),
-	})
-	w.Must(err)
+	})).Or(w.T)
 	ctx, cancel := context.WithCancel(context.Background())
 	client := kubernetes.NewForConfigOrDie(w.config)
 	p := &Program{w: w, ctx: ctx, Client: client, Builder: Builder{client}, DigitalOcean: api, Stop: ctx.Done()}
@@ -240,8 +231,7 @@ func (b Builder) ClientOrDie(string) kubernetes.Interface { return b.Interface }
 // JSON is a value as JSON.
 func (w *World) JSON(value any) []byte {
 	w.T.Helper()
-	text, err := json.Marshal(value)
-	w.Must(err)
+	text := must.Get(json.Marshal(value)).Or(w.T)
 	return text
 }
 

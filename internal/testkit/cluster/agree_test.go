@@ -36,6 +36,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -74,10 +75,7 @@ func (o operation) String() string { return strings.TrimSpace(o.verb + " " + o.p
 
 func readStories(t *testing.T) (out []story) {
 	t.Helper()
-	text, err := os.ReadFile(stories)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(stories)).Or(t)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		switch {
@@ -166,25 +164,16 @@ func newSide(t *testing.T, c *cluster.Cluster, namespace string, touched []strin
 	config.GroupVersion, config.NegotiatedSerializer = &schema.GroupVersion{}, scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.APIPath = "/"
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rest.RESTClientFor(config)).Or(t)
 	s := &side{
 		client: client, namespace: namespace,
 		last: map[string]map[string]any{}, first: map[string]string{}, begin: map[string]string{},
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	_, err = c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})).Or(t)
 	c.AllowPods(t, namespace, "default")
 	for _, collection := range touched {
-		raw, err := client.Get().AbsPath(pathOf(collection, namespace, "")).DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(client.Get().AbsPath(pathOf(collection, namespace, "")).DoRaw(t.Context())).Or(t)
 		metadata, _ := decoded(t, raw)["metadata"].(map[string]any)
 		s.begin[collection] = fmt.Sprint(metadata["resourceVersion"])
 	}
@@ -232,10 +221,7 @@ func (s *side) do(t *testing.T, o operation) outcome {
 	if rest != "" {
 		rest = "/" + rest
 	}
-	values, err := url.ParseQuery(s.fill(query, key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(url.ParseQuery(s.fill(query, key))).Or(t)
 	method, contentType := o.verb, runtime.ContentTypeJSON
 	if p, is := patches[o.verb]; is {
 		method, contentType = http.MethodPatch, string(p)
@@ -425,11 +411,8 @@ func (s *side) events(t *testing.T, collection string) (out []any) {
 	s.do(t, operation{http.MethodPost, collection, fmt.Sprintf(`{"metadata":{"name":%q}}`, end)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := s.client.Get().AbsPath(pathOf(collection, s.namespace, "")).Param("watch", "true").
-		Param("resourceVersion", s.begin[collection]).Stream(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(s.client.Get().AbsPath(pathOf(collection, s.namespace, "")).Param("watch", "true").
+		Param("resourceVersion", s.begin[collection]).Stream(ctx)).Or(t)
 	defer func() { _ = stream.Close() }()
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, 1<<20)
@@ -438,9 +421,7 @@ func (s *side) events(t *testing.T, collection string) (out []any) {
 			Type   string
 			Object map[string]any
 		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(lines.Bytes(), &e))
 		metadata, _ := e.Object["metadata"].(map[string]any)
 		if metadata["name"] == end {
 			return out
@@ -457,9 +438,7 @@ func servers(t *testing.T) (simulated, real *cluster.Cluster) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for text := range strings.SplitSeq(definitions, "\n---\n") {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict([]byte(text), crd); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.UnmarshalStrict([]byte(text), crd))
 		crds = append(crds, crd)
 	}
 	return cluster.New(t, crds...), cluster.On(t, controlplane.Shared(t), crds...)

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A Cluster is the Kubernetes API of one test.
@@ -113,9 +114,7 @@ func (c *Cluster) Serve(tb testing.TB, crds ...*apiextensionsv1.CustomResourceDe
 		return
 	}
 	for _, crd := range crds {
-		if err := c.server.serve(crd); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, c.server.serve(crd))
 	}
 }
 
@@ -147,9 +146,7 @@ func (c *Cluster) Kubeconfig(tb testing.TB) string {
 		config.Contexts["simulated"] = &clientcmdapi.Context{Cluster: "simulated"}
 		config.CurrentContext = "simulated"
 		c.file.path = filepath.Join(testkit.Folder(tb, "cluster-"), "kubeconfig")
-		if err := clientcmd.WriteToFile(*config, c.file.path); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, clientcmd.WriteToFile(*config, c.file.path))
 	})
 	return c.file.path
 }

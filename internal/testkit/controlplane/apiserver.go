@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // adminToken is the password of the only user of an API server that lives as long as a test, on loopback.
@@ -36,9 +37,7 @@ func NewAPIServer(tb testing.TB, etcd string) *APIServer {
 	dir := tb.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	accounts := testkit.NewAuthority(tb, "nobody").Issue(tb, testkit.Leaf{})
@@ -58,9 +57,7 @@ func startAPIServer(tb testing.TB, command []string, dir string, flags ...string
 	tb.Helper()
 	address := testkit.FreeAddress(tb)
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	args := append(slices.Clone(command[1:]), flags...)
 	process := testkit.Start(tb, filepath.Join(dir, "log"), nil, command[0],
 		append(args, "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir, "--profiling=false")...)
@@ -96,13 +93,7 @@ func (s *APIServer) WaitReady(tb testing.TB) {
 func publicKey(tb testing.TB, pair testkit.Pair) string {
 	tb.Helper()
 	block, _ := pem.Decode(pair.Cert)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(cert.PublicKey)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	cert := must.Get(x509.ParseCertificate(block.Bytes)).Or(tb)
+	der := must.Get(x509.MarshalPKIXPublicKey(cert.PublicKey)).Or(tb)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/lending"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Cluster is a real etcd and kube-apiserver, with RBAC, and nothing else: no controllers, no nodes.
@@ -111,20 +112,14 @@ func get(tb testing.TB, binary string) *Cluster {
 	tb.Helper()
 	var dir string
 	if socket := os.Getenv(lending.Variable); socket != "" {
-		loan, err := lending.Borrow(tb.Context(), socket)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		loan := must.Get(lending.Borrow(tb.Context(), socket)).Or(tb)
 		testkit.AtEnd(loan.Return)
 		dir = loan.Dir
 	} else {
 		dir = start(tb, binary)
 	}
 	c := &Cluster{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), binary: binary}
-	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", c.Kubeconfig)).Or(tb)
 	config.QPS, config.Burst = -1, -1
 	c.Config = config
 	c.Client = kubernetes.NewForConfigOrDie(Protobuf(config))
@@ -175,10 +170,7 @@ func LogVersion(tb testing.TB, c kubernetes.Interface) {
 	if err != nil {
 		tb.Fatalf("%s --version: %v", path, err)
 	}
-	is, err := c.Discovery().ServerVersion()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	is := must.Get(c.Discovery().ServerVersion()).Or(tb)
 	if want := strings.TrimSpace(string(out)); want != "Kubernetes "+is.GitVersion {
 		tb.Fatalf("the API server is Kubernetes %s, and %s is %s", is.GitVersion, path, want)
 	}
@@ -188,19 +180,14 @@ func LogVersion(tb testing.TB, c kubernetes.Interface) {
 // Etcd returns the client URL of the cluster's own etcd, which wants client certificates, and the file of the CA that signed its certificate.
 func (c *Cluster) Etcd(tb testing.TB) (endpoint, caFile string) {
 	tb.Helper()
-	data, err := os.ReadFile(filepath.Join(c.Dir, "lab.json"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(c.Dir, "lab.json"))).Or(tb)
 	var lab struct {
 		Etcd struct {
 			Endpoints []string `json:"endpoints"`
 			CAFile    string   `json:"caFile"`
 		} `json:"etcd"`
 	}
-	if err := json.Unmarshal(data, &lab); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, json.Unmarshal(data, &lab))
 	return lab.Etcd.Endpoints[0], lab.Etcd.CAFile
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // OwnKind returns the CRD of one of our own kinds in config/crd/bases, by its plural name.
@@ -38,14 +39,9 @@ func OwnKind(tb testing.TB, plural string) *apiextensionsv1.CustomResourceDefini
 // KindIn returns the CRD of a file.
 func KindIn(tb testing.TB, path string) *apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path)).Or(tb)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(text, crd); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, yaml.UnmarshalStrict(text, crd))
 	return crd
 }
 
@@ -74,10 +70,7 @@ func (c *Cluster) InstallCalicoCRDs(tb testing.TB) {
 // CalicoCRDs returns the CRDs of the pinned Calico. They are shared: do not change them.
 func CalicoCRDs(tb testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 	tb.Helper()
-	all, err := readCalicoCRDs()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	all := must.Get(readCalicoCRDs()).Or(tb)
 	return all
 }
 

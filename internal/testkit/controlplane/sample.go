@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // BuildSampleAPIServer builds Kubernetes' sample-apiserver with the versions that the lab is made of, in a module of its own since nothing else needs it, and
@@ -26,13 +27,8 @@ func BuildSampleAPIServer(tb testing.TB) string {
 	lab := filepath.Join(testkit.Root(tb), "lab")
 	var goMod string
 	for _, name := range []string{"go.sum", "go.mod"} {
-		content, err := os.ReadFile(filepath.Join(lab, name))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(lab, name))).Or(tb)
+		must.Do(tb, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 		goMod = string(content)
 	}
 	version := regexp.MustCompile(`k8s\.io/api (v\S+)`).FindStringSubmatch(goMod)
@@ -65,9 +61,7 @@ func NewSampleAPIServer(tb testing.TB, program, etcd string, host *APIServer) *A
 		Clusters:  map[string]*api.Cluster{"host": {Server: host.Config.Host, InsecureSkipTLSVerify: true}},
 		AuthInfos: map[string]*api.AuthInfo{"host": {Token: host.Config.BearerToken}},
 	}
-	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, clientcmd.WriteToFile(config, kubeconfig))
 	return startAPIServer(tb, []string{program}, dir, "--etcd-servers="+etcd, "--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--authentication-tolerate-lookup-failure")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/lending"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -27,30 +28,18 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // admission, and what was removed.
 func TestTheNextBorrowerFindsNothing(t *testing.T) { //nolint:paralleltest // it sets a variable
 	socket := fmt.Sprintf("@mooring-lending-test-%d", time.Now().UnixNano())
-	pool, err := lending.Open(socket, testkit.Binary(t, "lab"), "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(lending.Open(socket, testkit.Binary(t, "lab"), "", 1)).Or(t)
 	defer func() {
 		if usage, err := pool.Close(); err != nil || usage.Starts != 1 || usage.Loans != 2 || usage.Broken != 0 || usage.CPU == 0 {
 			t.Errorf("%+v, %v", usage, err)
 		}
 	}()
-	first, err := lending.Borrow(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(first.Dir, "kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(lending.Borrow(t.Context(), socket)).Or(t)
+	config := must.Get(clientcmd.BuildConfigFromFlags("", filepath.Join(first.Dir, "kubeconfig"))).Or(t)
 	c := &controlplane.Cluster{Dir: first.Dir, Config: config, Client: kubernetes.NewForConfigOrDie(config)}
 	pollute(t, c)
 	first.Return()
-	second, err := lending.Borrow(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(lending.Borrow(t.Context(), socket)).Or(t)
 	defer second.Return()
 	if second.Dir != first.Dir {
 		t.Fatalf("%s is lent, %s was returned", second.Dir, first.Dir)

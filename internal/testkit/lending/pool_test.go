@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // fakePlane cannot be reset while broken.
@@ -46,13 +47,10 @@ func TestPool(t *testing.T) {
 	var broken atomic.Bool
 	var running atomic.Int32
 	socket := fmt.Sprintf("@mooring-pool-test-%d", time.Now().UnixNano())
-	p, err := open(socket, 1, func(_ context.Context, folder string) (plane, error) {
+	p := must.Get(open(socket, 1, func(_ context.Context, folder string) (plane, error) {
 		running.Add(1)
 		return &fakePlane{folder: folder, broken: &broken, running: &running}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	idle := func(want int) {
 		t.Helper()
 		testkit.Eventually(t, fmt.Sprintf("%d idle control planes", want), func() string {
@@ -66,10 +64,7 @@ func TestPool(t *testing.T) {
 	}
 	borrow := func() *Loan {
 		t.Helper()
-		loan, err := Borrow(t.Context(), socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loan := must.Get(Borrow(t.Context(), socket)).Or(t)
 		return loan
 	}
 	first, second := borrow(), borrow()
@@ -104,9 +99,7 @@ func TestAControlPlaneThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	socket := fmt.Sprintf("@mooring-pool-test-%d", time.Now().UnixNano())
 	p, err := open(socket, 1, func(context.Context, string) (plane, error) { return nil, errors.New("no memory") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := Borrow(t.Context(), socket); err == nil || err.Error() != "borrowing a control plane: no memory" {
 		t.Errorf("got %v", err)
 	}

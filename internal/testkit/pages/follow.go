@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // mark is the variable by which processes that a tutorial has left behind are found.
@@ -26,9 +27,7 @@ const mark = "MOORING_TUTORIAL"
 func Follow(t *testing.T, page string) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "tutorial-") //nolint:usetesting // its path is short, as those of sockets in it must be
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	id := filepath.Base(folder)
 	// What one has built is one's own, modules of Go too, and nothing of kubectl's stays there.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A process of a tutorial is found by what it was started with, and others are not.
@@ -22,13 +23,8 @@ func TestLeft(t *testing.T) {
 	}
 	c := exec.Command("cat")
 	c.Env = append(os.Environ(), mark+"="+id)
-	input, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(c.StdinPipe()).Or(t)
+	must.Do(t, c.Start())
 	testkit.Eventually(t, "the process to be found", func() string {
 		if found := left(id); found[c.Process.Pid] != "cat" {
 			return "found " + strings.Join([]string{id, found[c.Process.Pid]}, ": ")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestCompare(t *testing.T) {
@@ -52,9 +53,7 @@ func TestTutorial(t *testing.T) {
 	t.Parallel()
 	got, err := Tutorial(ticks("# A page\n\n'''sh\none\n# no heading\n'''\n\n'''text\n1\n'''\n\n## Part\n\n1. In a list:\n\n   '''sh\n   two\n     more\n   '''\n\nSpeech.\n\n" +
 		"## Clean up\n'''sh\nthree\n'''\n'''text\n'''\nEnd.\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []Block{
 		{Line: 3, Heading: "# A page", Commands: "one\n# no heading\n", Output: "1\n", Shown: true},
 		{Line: 16, Heading: "## Part", Commands: "two\n  more\n"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience is how long one block may take, a bound that only a hang exceeds: it is above what the waiting commands of pages allow themselves.
@@ -35,10 +36,7 @@ type Reader struct {
 // the form NAME=VALUE, alongside those of the test.
 func Open(tb testing.TB, page string, env ...string) *Reader {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(tb), "docs", filepath.FromSlash(page)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(testkit.Root(tb), "docs", filepath.FromSlash(page)))).Or(tb)
 	r := &Reader{tb: tb, page: string(text), dir: tb.TempDir()}
 	r.env = append(os.Environ(), "HOME="+r.dir, "PATH="+r.dir+":"+filepath.Dir(testkit.Binary(tb, "kubectl"))+":"+os.Getenv("PATH"))
 	r.env = append(r.env, env...)

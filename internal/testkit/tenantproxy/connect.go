@@ -6,6 +6,7 @@ package tenantproxy
 import (
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -16,9 +17,7 @@ func Connections(tb testing.TB, address string, count int) []*grpc.ClientConn {
 	var out []*grpc.ClientConn
 	for range count {
 		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		tb.Cleanup(func() { _ = conn.Close() })
 		out = append(out, conn)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Variables that name binaries to use instead of those in bin/.
@@ -68,13 +69,10 @@ func (e *Endpoint) WaitReady(tb testing.TB) {
 // Dial returns a plaintext client of an address; it is closed with the test.
 func Dial(tb testing.TB, address string) *clientv3.Client {
 	tb.Helper()
-	client, err := clientv3.New(clientv3.Config{
+	client := must.Get(clientv3.New(clientv3.Config{
 		Endpoints: []string{strings.TrimPrefix(address, "http://")}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
 		MaxCallSendMsgSize: 64 << 20,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	})).Or(tb)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }

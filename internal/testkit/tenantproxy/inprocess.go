@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Configure returns the configuration of a tenant's proxy in front of a plaintext core, itself plaintext.
@@ -32,24 +33,15 @@ func Configure(core, prefix, tenant string) (proxy.Config, error) {
 // InProcess serves a tenant in this process until the test ends, and returns the address.
 func InProcess(tb testing.TB, core, prefix, tenant string) string {
 	tb.Helper()
-	cfg, err := Configure(core, prefix, tenant)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	cfg := must.Get(Configure(core, prefix, tenant)).Or(tb)
 	return Serve(tb, cfg)
 }
 
 // Serve serves a tenant as configured until the test ends, and returns the address.
 func Serve(tb testing.TB, cfg proxy.Config) string {
 	tb.Helper()
-	p, err := proxy.New(context.Background(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	p := must.Get(proxy.New(context.Background(), cfg)).Or(tb)
+	listener := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Serve(listener) }()
 	tb.Cleanup(func() {

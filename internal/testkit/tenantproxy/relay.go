@@ -4,6 +4,7 @@
 package tenantproxy
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"io"
 	"net"
 	"sync"
@@ -25,10 +26,7 @@ type Relay struct {
 // NewRelay starts a relay to an address; it ends with the test.
 func NewRelay(tb testing.TB, target string) *Relay {
 	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	r := &Relay{Address: listener.Addr().String(), listener: listener, target: target, conns: map[net.Conn]struct{}{}}
 	go r.accept()
 	tb.Cleanup(func() {

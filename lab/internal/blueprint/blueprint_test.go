@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
@@ -79,14 +80,8 @@ func cases() map[string]blueprint.Options {
 
 func design(t *testing.T, o blueprint.Options) blueprint.Blueprint {
 	t.Helper()
-	resolved, err := blueprint.Resolve(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := blueprint.Make(resolved, blueprint.PlaceholderPorts(resolved))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resolved := must.Get(blueprint.Resolve(o)).Or(t)
+	made := must.Get(blueprint.Make(resolved, blueprint.PlaceholderPorts(resolved))).Or(t)
 	return made
 }
 
@@ -95,20 +90,12 @@ func TestGolden(t *testing.T) {
 	for name, o := range cases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := design(t, o).YAML()
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(design(t, o).YAML()).Or(t)
 			path := filepath.Join("testdata", name+".yaml")
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(path)).Or(t)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("run `go test ./internal/blueprint -update` if this is meant:\n%s", diff)
 			}
@@ -392,10 +379,7 @@ func TestFamiliesOfTheNetwork(t *testing.T) {
 
 func TestMakeRefusesToGuessPorts(t *testing.T) {
 	t.Parallel()
-	resolved, err := blueprint.Resolve(options(func(*blueprint.Options) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resolved := must.Get(blueprint.Resolve(options(func(*blueprint.Options) {}))).Or(t)
 	if _, err := blueprint.Make(resolved, blueprint.Ports{}); err == nil {
 		t.Error("a lab without ports was described")
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/netns"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/speaker"
@@ -68,10 +69,7 @@ func without(tools, permission error) cli.Settings {
 
 func foreignListener(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp4", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
@@ -80,13 +78,9 @@ func foreignListener(t *testing.T) string {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	foreign := t.TempDir()
-	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.txt"), nil, 0o600))
 	port := foreignListener(t)
 	full := settings()
 	full.MinFreeBytes = 1 << 62
@@ -198,9 +192,7 @@ func TestBusyFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "lab")
 	claimed, err := folder.Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = claimed.Release() }()
 	_, err = run(settings(), "up", "--foreground", "--dir", dir)
 	if err == nil || !strings.Contains(err.Error(), "already runs in "+dir+"; stop it with `lab down --dir "+dir+"`") {
@@ -228,10 +220,7 @@ func TestDownIsIdempotent(t *testing.T) {
 func TestDryRunPrintsAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "lab")
-	output, err := run(settings(), "up", "--dry-run", "--dir", dir, "--calico-datastore=none")
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(run(settings(), "up", "--dry-run", "--dir", dir, "--calico-datastore=none")).Or(t)
 	for _, want := range []string{"name: kube-apiserver", "--authorization-mode=Node,RBAC", "<free port for etcd-client>", "dependsOn:"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output does not contain %q", want)
@@ -248,14 +237,9 @@ func TestAnotherAPIServer(t *testing.T) {
 	if err := os.WriteFile("another", nil, 0o700); err != nil { //nolint:gosec // it stands for a program
 		t.Fatal(err)
 	}
-	here, err := filepath.Abs("another")
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must.Get(filepath.Abs("another")).Or(t)
 	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--kube-apiserver=another")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !strings.Contains(output, "program: "+here+"\n") || strings.Contains(output, "- kube-apiserver\n  - --bind-address") {
 		t.Errorf("the API server is not %s:\n%s", here, output)
 	}
@@ -264,9 +248,7 @@ func TestAnotherAPIServer(t *testing.T) {
 func TestDryRunOfRealNodes(t *testing.T) {
 	t.Parallel()
 	output, err := run(settings(), "up", "--dry-run", "--dir", filepath.Join(t.TempDir(), "lab"), "--real-nodes=2", "--image=mooring-lab/etcd:lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, want := range []string{"name: real-nodes", "--image=mooring-lab/etcd:lab", "--taint-simulated", "realNodes: 2"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output does not contain %q", want)
@@ -280,16 +262,12 @@ func TestDemoWithoutRealNodes(t *testing.T) {
 	s, bin := settings(), t.TempDir()
 	for _, path := range []string{"bin/calico-node-sync", "bin/digitalocean-cloud-controller-manager", "config/calico-node-sync/x", "config/digitalocean-cloud-controller-manager/x", "lab/lock"} {
 		path = filepath.Join(bin, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)))
 	}
 	s.Executable = func() (string, error) { return filepath.Join(bin, "bin", "lab"), nil }
 	dir := filepath.Join(bin, "lab")
 	options := map[string]any{"calicoDatastore": "etcdv3", "nodes": 5, "zones": 2, "cloud": "digitalocean", "realNodes": 1}
-	if err := folder.WriteJSON(blueprint.Layout{Dir: dir}.OptionsFile(), options); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, folder.WriteJSON(blueprint.Layout{Dir: dir}.OptionsFile(), options))
 	_, err := run(s, "demo", "--dir", dir)
 	if want := "the lab in " + dir + " was made with real machines, and the demo needs one without; choose another folder with --dir"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -301,14 +279,10 @@ func TestRealNodesAreRemembered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	layout := blueprint.Layout{Dir: dir}
-	if err := os.WriteFile(layout.LockFile(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(layout.LockFile(), nil, 0o600))
 	for _, made := range []int{0, 2} {
 		options := map[string]any{"calicoDatastore": "none", "nodes": 3, "zones": 1, "cloud": "none", "realNodes": made}
-		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, folder.WriteJSON(layout.OptionsFile(), options))
 		output, err := run(settings(), "up", "--dry-run", "--dir", dir)
 		if err != nil || strings.Contains(output, "name: real-nodes") != (made > 0) {
 			t.Errorf("made with --real-nodes %d, which is forgotten: %v", made, err)
@@ -324,10 +298,7 @@ func TestRealNodesAreRemembered(t *testing.T) {
 func TestDryRunOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "lab")
-	output, err := run(settings(), "up", "--dry-run", "--dir", dir, "--network=bgp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(run(settings(), "up", "--dry-run", "--dir", dir, "--network=bgp")).Or(t)
 	for _, want := range []string{"name: bgp-network", "--templates=/templates", "--bird=/usr/sbin/bird", "calicoDatastore: kubernetes", "network: bgp"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the output does not contain %q", want)
@@ -341,24 +312,18 @@ func TestNetworkIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	layout := blueprint.Layout{Dir: dir}
 	for _, path := range []string{layout.LockFile(), layout.MachinesFile() + ".lock"} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 	}
 	remember := func(network string) {
 		options := map[string]any{"calicoDatastore": "kubernetes", "nodes": 50, "zones": 1, "cloud": "none", "network": network}
-		if err := folder.WriteJSON(layout.OptionsFile(), options); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, folder.WriteJSON(layout.OptionsFile(), options))
 	}
 	remember("bgp")
 	output, err := run(settings(), "up", "--dry-run", "--dir", dir)
 	if err != nil || !strings.Contains(output, "name: bgp-network") {
 		t.Errorf("the network is forgotten: %v", err)
 	}
-	if err := folder.WriteJSON(layout.MachinesFile(), machines.Seed(50, 1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, folder.WriteJSON(layout.MachinesFile(), machines.Seed(50, 1, 0)))
 	_, err = run(settings(), "node", "add", "late", "--dir", dir)
 	if want := "the BGP network holds at most 50 machines, and there are 50; remove one first"; err == nil || err.Error() != want {
 		t.Errorf("a machine too many: %v", err)

@@ -4,6 +4,7 @@
 package cli_test
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,27 +16,14 @@ import (
 func TestEnvForAShell(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), `a lab's $(folder)`)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	lab := `{"version":1,"calicoDatastore":"etcdv3","digitalOcean":{"apiURL":"https://127.0.0.1:1/","tokenFile":"/t","caFile":"/pki/ca.crt"},
 		"calicoEtcd":{"endpoints":["https://a:1","https://b:2"],"caFile":"/c","certFile":"/d","keyFile":"/e"},"processes":[]}`
-	if err := os.WriteFile(filepath.Join(dir, "lab.json"), []byte(lab), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	lines, err := run(settings(), "env", "--dir", dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "lab.json"), []byte(lab), 0o600))
+	lines := must.Get(run(settings(), "env", "--dir", dir)).Or(t)
 	show := `printf '%s\n' "${PATH%%:*}" "$KUBECONFIG" "$MOORING_LAB_DIR" "$DO_ACCESS_TOKEN_FILE" "$DO_OVERRIDE_URL" "$SSL_CERT_DIR" "$DATASTORE_TYPE" "$ETCD_ENDPOINTS" "$ETCD_KEY_FILE"`
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", lines+show).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	executable, err := settings().Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.CommandContext(t.Context(), "sh", "-c", lines+show).Output()).Or(t)
+	executable := must.Get(settings().Executable()).Or(t)
 	want := []string{
 		filepath.Dir(executable), filepath.Join(dir, "kubeconfig"), dir, "/t", "https://127.0.0.1:1/", "/pki", "etcdv3", "https://a:1,https://b:2", "/e",
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
@@ -64,13 +65,8 @@ func TestMachines(t *testing.T) {
 
 func prepared(t *testing.T, nodes int) blueprint.Layout {
 	t.Helper()
-	claimed, err := folder.Claim(filepath.Join(t.TempDir(), "lab"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(claimed.Populate(), claimed.Release(), Prepare(claimed.Layout, nodes, 2, 0, false)); err != nil {
-		t.Fatal(err)
-	}
+	claimed := must.Get(folder.Claim(filepath.Join(t.TempDir(), "lab"))).Or(t)
+	must.Do(t, errors.Join(claimed.Populate(), claimed.Release(), Prepare(claimed.Layout, nodes, 2, 0, false)))
 	return claimed.Layout
 }
 
@@ -88,10 +84,7 @@ func open(t *testing.T, layout blueprint.Layout) *digitalocean.Simulator {
 			t.Error(err)
 		}
 	}
-	sim, err := digitalocean.Open(o, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sim := must.Get(digitalocean.Open(o, state)).Or(t)
 	return sim
 }
 
@@ -99,10 +92,7 @@ func open(t *testing.T, layout blueprint.Layout) *digitalocean.Simulator {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	layout := prepared(t, 3)
-	list, err := machines.Load(layout.MachinesFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(machines.Load(layout.MachinesFile())).Or(t)
 	if diff := cmp.Diff([]string{
 		"node-1 zone-a 172.30.0.3 running 400000002", "node-2 zone-b 172.30.0.4 running 400000003", "node-3 zone-a 172.30.0.5 running 400000004",
 	}, show(list)); diff != "" {
@@ -115,18 +105,12 @@ func TestPrepare(t *testing.T) {
 	if other, err := os.ReadFile(prepared(t, 0).CloudToken()); err != nil || string(other) == string(token) {
 		t.Errorf("two labs have one token (%v)", err)
 	}
-	if err := open(t, layout).Account(Account).DeleteDroplet("node-2"); err != nil {
-		t.Fatal(err)
-	}
-	if err := Prepare(layout, 3, 2, 1, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, open(t, layout).Account(Account).DeleteDroplet("node-2"))
+	must.Do(t, Prepare(layout, 3, 2, 1, false))
 	if got := len(open(t, layout).Account(Account).Droplets()); got != 3 {
 		t.Errorf("%d droplets after a second start, want 3", got)
 	}
-	if err := Prepare(layout, 3, 2, 1, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Prepare(layout, 3, 2, 1, true))
 	if list, err = machines.Load(layout.MachinesFile()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +120,7 @@ func TestPrepare(t *testing.T) {
 	if again, err := os.ReadFile(layout.CloudToken()); err != nil || string(again) != string(token) {
 		t.Errorf("the token has changed (%v)", err)
 	}
-	if err := os.WriteFile(layout.CloudState(), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(layout.CloudState(), []byte("{"), 0o600))
 	if err := Prepare(layout, 3, 2, 1, false); err == nil || !strings.Contains(err.Error(), "is damaged") || !strings.Contains(err.Error(), "lab down --delete") {
 		t.Errorf("a damaged state: %v", err)
 	}

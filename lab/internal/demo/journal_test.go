@@ -9,23 +9,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestJournalTellsTheStory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(`{"level":"INFO","did":"long ago","because":"old"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	j, err := openJournal(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(`{"level":"INFO","did":"long ago","because":"old"}`+"\n"), 0o600))
+	j := must.Get(openJournal(path)).Or(t)
 	defer j.close()
-	log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)).Or(t)
 	defer log.Close()
 	for _, step := range []struct {
 		written string
@@ -38,13 +31,8 @@ func TestJournalTellsTheStory(t *testing.T) {
 		{`"because":"gone"}` + "\n" + `{"did":"remove y","because":"gone"}` + "\n", []string{"remove x\nbecause gone", "remove y"}},
 		{`{"level":"ERROR","msg":"No","error":"really"}` + "\n", []string{"ERROR: No really"}},
 	} {
-		if _, err := log.WriteString(step.written); err != nil {
-			t.Fatal(err)
-		}
-		got, err := j.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(log.WriteString(step.written)).Or(t)
+		got := must.Get(j.next()).Or(t)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("after %q: %s", step.written, diff)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/demo"
 )
 
@@ -45,10 +46,7 @@ func snapshot() demo.Snapshot {
 
 func TestOfListsWhatBelongsToAMachine(t *testing.T) {
 	t.Parallel()
-	items, err := snapshot().Of("node-3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	items := must.Get(snapshot().Of("node-3")).Or(t)
 	var got []string
 	for _, item := range items {
 		got = append(got, item.Kind+" "+item.Text)

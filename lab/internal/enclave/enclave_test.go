@@ -13,51 +13,37 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/enclave"
 )
 
 // TestPortsAreGiven gives ports as Start does: the receiver has the same ones, for itself alone.
 func TestPortsAreGiven(t *testing.T) {
 	t.Parallel()
-	ports, err := enclave.Listen(t.Context(), []string{"a", "b"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := must.Get(enclave.Listen(t.Context(), []string{"a", "b"}, nil)).Or(t)
 	numbers := ports.Numbers()
 	if len(numbers) != 2 || numbers["a"] == 0 || numbers["a"] == numbers["b"] {
 		t.Fatalf("the ports are %v", numbers)
 	}
 	var words []string
 	for _, name := range []string{"a", "b"} {
-		file, err := ports[name].File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(ports[name].File()).Or(t)
 		descriptor, err := syscall.Dup(int(file.Fd())) // Receive closes what it is given
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_ = file.Close()
 		words = append(words, fmt.Sprintf("%s=%d", name, descriptor))
 	}
-	received, err := enclave.Receive(strings.Join(words, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
+	received := must.Get(enclave.Receive(strings.Join(words, ","))).Or(t)
 	if got := received.Numbers(); got["a"] != numbers["a"] || got["b"] != numbers["b"] {
 		t.Errorf("received %v of %v", got, numbers)
 	}
-	if err := ports.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ports.Close())
 	c, err := net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(numbers["a"])))
 	if err != nil {
 		t.Fatalf("the port is closed with its copy: %v", err)
 	}
 	_ = c.Close()
-	if err := received.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, received.Close())
 	if _, err := net.Dial("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(numbers["a"]))); err == nil {
 		t.Error("the port is open after all copies are closed")
 	}
@@ -66,9 +52,7 @@ func TestPortsAreGiven(t *testing.T) {
 func TestPortIsTaken(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = taken.Close() }()
 	port := taken.Addr().(*net.TCPAddr).Port
 	_, err = enclave.Listen(t.Context(), []string{"a", "b"}, map[string]int{"b": port})
@@ -80,15 +64,9 @@ func TestPortIsTaken(t *testing.T) {
 
 func TestReceiveRefuses(t *testing.T) {
 	t.Parallel()
-	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "file"))).Or(t)
 	defer func() { _ = file.Close() }()
-	descriptor, err := syscall.Dup(int(file.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	descriptor := must.Get(syscall.Dup(int(file.Fd()))).Or(t)
 	for described, want := range map[string]string{
 		"a":                             `"a" is not name=descriptor`,
 		"a=1":                           `"a=1" is not name=descriptor`,

@@ -10,15 +10,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
 
 func claim(t *testing.T, dir string) *folder.Folder {
 	t.Helper()
-	f, err := folder.Claim(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(folder.Claim(dir)).Or(t)
 	t.Cleanup(func() { _ = f.Release() })
 	return f
 }
@@ -38,9 +36,7 @@ func TestOneOwnerAtATime(t *testing.T) {
 	if busy, err := folder.Busy(first.Layout); !busy || err != nil {
 		t.Errorf("busy: %v, %v", busy, err)
 	}
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Release())
 	if busy, err := folder.Busy(first.Layout); busy || err != nil {
 		t.Errorf("busy after the release: %v, %v", busy, err)
 	}
@@ -50,13 +46,9 @@ func TestOneOwnerAtATime(t *testing.T) {
 func TestOnlyTheOwnerCanLookInside(t *testing.T) {
 	t.Parallel()
 	open := t.TempDir()
-	if err := os.Chmod(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := claim(t, open).Populate(); err != nil {
-		t.Fatal(err)
-	}
-	err := filepath.WalkDir(open, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, os.Chmod(open, 0o755))
+	must.Do(t, claim(t, open).Populate())
+	must.Do(t, filepath.WalkDir(open, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -65,29 +57,20 @@ func TestOnlyTheOwnerCanLookInside(t *testing.T) {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestAbandonUndoesAClaim(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	fresh := claim(t, filepath.Join(root, "a", "b"))
-	if err := fresh.Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fresh.Abandon())
 	if exists(filepath.Join(root, "a")) {
 		t.Error("a folder that the claim made is left")
 	}
 	old := claim(t, filepath.Join(root, "c"))
-	if err := errors.Join(old.Populate(), old.Release()); err != nil {
-		t.Fatal(err)
-	}
-	if err := claim(t, old.Dir).Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(old.Populate(), old.Release()))
+	must.Do(t, claim(t, old.Dir).Abandon())
 	if !exists(old.Logs()) || !exists(old.LockFile()) {
 		t.Error("an abandoned claim harmed the lab that was there before")
 	}
@@ -97,9 +80,7 @@ func TestForeignFoldersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
-	if err := os.WriteFile(precious, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(precious, nil, 0o600))
 	if _, err := folder.Claim(dir); !errors.Is(err, folder.ErrForeign) {
 		t.Errorf("claim: %v", err)
 	}
@@ -130,15 +111,11 @@ func TestJSONFiles(t *testing.T) {
 	if err := folder.ReadJSON(path, &got); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if err := folder.WriteJSON(path, folder.Lab{Version: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, folder.WriteJSON(path, folder.Lab{Version: 7}))
 	if err := folder.ReadJSON(path, &got); err != nil || got.Version != 7 {
 		t.Errorf("read back: %+v, %v", got, err)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
 	if err := folder.ReadJSON(path, &got); err == nil {
 		t.Error("a damaged file was read")
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
@@ -91,9 +92,7 @@ func (l *lab) showLogs() {
 func (l *lab) described() folder.Lab {
 	l.t.Helper()
 	var described folder.Lab
-	if err := folder.ReadJSON(l.LabFile(), &described); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, folder.ReadJSON(l.LabFile(), &described))
 	return described
 }
 

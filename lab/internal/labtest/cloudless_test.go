@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,10 +19,7 @@ import (
 func TestWithoutCloud(t *testing.T) {
 	l := newLab(t)
 	l.up("--cloud=none", "--calico-datastore=none", "--nodes=2", "--components=etcd,kube-apiserver,nodes")
-	node, err := l.client().CoreV1().Nodes().Get(t.Context(), "node-2", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(l.client().CoreV1().Nodes().Get(t.Context(), "node-2", metav1.GetOptions{})).Or(t)
 	if node.Spec.ProviderID != "" || len(node.Status.Addresses) == 0 || node.Status.Addresses[0].Address != "172.30.0.3" {
 		t.Errorf("provider ID %q, addresses %v", node.Spec.ProviderID, node.Status.Addresses)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -22,10 +23,7 @@ func TestKubernetesDatastore(t *testing.T) {
 	l := newLab(t)
 	said := l.up("--calico-datastore=kubernetes", "--nodes=1", "--components=etcd,kube-apiserver,nodes", "--page")
 	showsItsPage(t, l, said)
-	pods, err := l.client().CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := must.Get(l.client().CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})).Or(t)
 	for _, pod := range pods.Items {
 		if pod.Status.Phase != corev1.PodRunning || pod.Annotations["cni.projectcalico.org/podIP"] == "" {
 			t.Errorf("pod %s is %s with annotations %v", pod.Name, pod.Status.Phase, pod.Annotations)
@@ -53,14 +51,9 @@ func showsItsPage(t *testing.T, l *lab, said string) {
 	if found == nil {
 		t.Fatalf("no page is told of:\n%s", said)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, found[1]+"page.json", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, found[1]+"page.json", http.NoBody)).Or(t)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close()
 	var page struct {
 		Machines struct{ Total int } `json:"machines"`

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/demo"
 	"github.com/mooring-dev/mooring/lab/internal/folder"
 )
@@ -52,10 +53,7 @@ func TestLab(t *testing.T) {
 
 func nodesAndPods(t *testing.T, l *lab) {
 	client := l.client()
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := must.Get(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})).Or(t)
 	zones := map[string]int{}
 	for _, node := range nodes.Items {
 		if got := ready(&node); got != corev1.ConditionTrue {
@@ -66,10 +64,7 @@ func nodesAndPods(t *testing.T, l *lab) {
 	if len(nodes.Items) != 3 || zones["zone-a"] != 2 || zones["zone-b"] != 1 {
 		t.Errorf("%d nodes in zones %v", len(nodes.Items), zones)
 	}
-	pods, err := client.CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := must.Get(client.CoreV1().Pods("lab").List(t.Context(), metav1.ListOptions{})).Or(t)
 	for _, pod := range pods.Items {
 		if pod.Status.Phase != corev1.PodRunning || !strings.HasPrefix(pod.Status.PodIP, "10.244.") {
 			t.Errorf("pod %s on %s: %s with address %q", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.PodIP)
@@ -81,18 +76,12 @@ func nodesAndPods(t *testing.T, l *lab) {
 }
 
 func calicoFollowsMachines(t *testing.T, l *lab) {
-	snapshot, err := demo.Read(t.Context(), *l.described().CalicoEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(demo.Read(t.Context(), *l.described().CalicoEtcd)).Or(t)
 	if got := fmt.Sprint(snapshot.Nodes()); got != "[node-1 node-2 node-3]" {
 		t.Errorf("Calico's Nodes: %s", got)
 	}
 	for _, name := range snapshot.Nodes() {
-		items, err := snapshot.Of(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		items := must.Get(snapshot.Of(name)).Or(t)
 		kinds := map[string]int{}
 		for _, item := range items {
 			kinds[item.Kind]++
@@ -155,9 +144,7 @@ func killedProcessesComeBack(t *testing.T, l *lab) {
 	client := l.client()
 	const key = "survives"
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: key, Namespace: "default"}}
-	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.CoreV1().ConfigMaps("default").Create(t.Context(), config, metav1.CreateOptions{})).Or(t)
 	names := []string{"etcd", "kube-apiserver", "calico-etcd", "nodes"}
 	if l.described().DigitalOcean != nil {
 		names = append(names, "digitalocean", "digitalocean-cloud-controller-manager")
@@ -184,9 +171,7 @@ func killedProcessesComeBack(t *testing.T, l *lab) {
 func machinesComeAndGo(t *testing.T, l *lab) {
 	client := l.client()
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.CoreV1().Nodes().Create(t.Context(), foreign, metav1.CreateOptions{})).Or(t)
 	l.run("node", "remove", "node-3")
 	l.run("node", "freeze", "node-2")
 	l.run("node", "add", "late", "--zone=zone-b")
@@ -221,9 +206,7 @@ func damagedListDeletesNothing(t *testing.T, l *lab) {
 	client := l.client()
 	nodes := func() string {
 		list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "lab.mooring.dev/machine=true"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var names []string
 		for _, node := range list.Items {
 			names = append(names, fmt.Sprint(node.Name, node.UID))
@@ -231,21 +214,14 @@ func damagedListDeletesNothing(t *testing.T, l *lab) {
 		return fmt.Sprint(names)
 	}
 	complaints := func() int {
-		log, err := os.ReadFile(l.Log("nodes"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(os.ReadFile(l.Log("nodes"))).Or(t)
 		return strings.Count(string(log), "does not follow the list")
 	}
 	before, aside := nodes(), l.MachinesFile()+".aside"
-	if err := os.Rename(l.MachinesFile(), aside); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(l.MachinesFile(), aside))
 	for _, damage := range []string{"missing", "{", ""} {
 		if damage != "missing" {
-			if err := os.WriteFile(l.MachinesFile(), []byte(damage), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(l.MachinesFile(), []byte(damage), 0o600))
 		}
 		seen := complaints()
 		await(t, "the nodes process to see the damage", func(context.Context) (bool, any) { return complaints() >= seen+2, damage })
@@ -253,9 +229,7 @@ func damagedListDeletesNothing(t *testing.T, l *lab) {
 			t.Errorf("with the list %q the Nodes are %s, no longer %s", damage, after, before)
 		}
 	}
-	if err := os.Rename(aside, l.MachinesFile()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(aside, l.MachinesFile()))
 }
 
 func secondUpIsRefused(t *testing.T, l *lab) {
@@ -276,9 +250,7 @@ func secondUpIsRefused(t *testing.T, l *lab) {
 // downAfterACrash kills the supervisor, after which nothing may be left, and starts the lab again with its data.
 func downAfterACrash(t *testing.T, l *lab) {
 	state := l.state()
-	if err := state.Supervisor.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, state.Supervisor.Signal(syscall.SIGKILL))
 	for name, identity := range state.Identities {
 		await(t, name+" to die with its supervisor", func(context.Context) (bool, any) { return !identity.Alive(), identity })
 	}
@@ -320,9 +292,7 @@ func TestTwoLabs(t *testing.T) {
 	}
 	for i, l := range labs {
 		list, err := l.client().CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if len(list.Items) != 1 || list.Items[0].Name != fmt.Sprint("of-lab-", i) {
 			t.Errorf("lab %d holds %v", i, list.Items)
 		}
@@ -345,17 +315,9 @@ func TestTwoLabs(t *testing.T) {
 func (l *lab) foreground(args ...string) (*bufio.Scanner, func()) {
 	l.t.Helper()
 	command := exec.Command(testkit.Binary(l.t, "lab"), append([]string{"up", "--foreground", "--stop-with-stdin", "--dir", l.Dir}, args...)...)
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		l.t.Fatal(err)
-	}
+	stdin := must.Get(command.StdinPipe()).Or(l.t)
+	stdout := must.Get(command.StdoutPipe()).Or(l.t)
+	must.Do(l.t, command.Start())
 	return bufio.NewScanner(stdout), func() {
 		identities := l.state().Identities
 		_ = stdin.Close()
@@ -388,9 +350,7 @@ func TestEtcdAlone(t *testing.T) {
 	command := exec.CommandContext(t.Context(), testkit.Binary(t, "lab"), "etcd", "--data-dir", filepath.Join(dir, "data"),
 		"--listen-client", "http://127.0.0.1:0", "--listen-peer", "http://127.0.0.1:0", "--unsafe-no-fsync", "--ready-file", readyFile)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	var ready struct{ Client string }
 	await(t, "the ready file", func(context.Context) (bool, any) {
 		err := folder.ReadJSON(readyFile, &ready)
@@ -399,9 +359,7 @@ func TestEtcdAlone(t *testing.T) {
 	if !strings.HasPrefix(ready.Client, "http://127.0.0.1:") || strings.HasSuffix(ready.Client, ":0") {
 		t.Errorf("ready file: %+v", ready)
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("etcd ended with %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,10 +22,7 @@ import (
 func listeners(t *testing.T, pid int, table string) []string {
 	t.Helper()
 	inodes := map[string]bool{}
-	descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	descriptors := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))).Or(t)
 	for _, descriptor := range descriptors {
 		if target, err := os.Readlink(descriptor); err == nil && strings.HasPrefix(target, "socket:[") {
 			inodes[strings.Trim(strings.TrimPrefix(target, "socket:"), "[]")] = true
@@ -52,14 +50,8 @@ func listeners(t *testing.T, pid int, table string) []string {
 // clientFrom is a client with another kubeconfig of the lab.
 func (l *lab) clientFrom(kubeconfig string) kubernetes.Interface {
 	l.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig)).Or(l.t)
+	client := must.Get(kubernetes.NewForConfig(config)).Or(l.t)
 	return client
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/machines"
 )
 
@@ -45,18 +46,9 @@ func TestIPv6FollowsTheAddress(t *testing.T) {
 func TestChangesLeaveTheOldListAlone(t *testing.T) {
 	t.Parallel()
 	before, reference := machines.Seed(3, 1, 0), machines.Seed(3, 1, 0)
-	frozen, err := before.SetState("node-2", machines.Frozen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	smaller, err := frozen.Remove("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	larger, err := smaller.Add("new", "", true, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frozen := must.Get(before.SetState("node-2", machines.Frozen)).Or(t)
+	smaller := must.Get(frozen.Remove("node-1")).Or(t)
+	larger := must.Get(smaller.Add("new", "", true, false)).Or(t)
 	if fmt.Sprint(before) != fmt.Sprint(reference) {
 		t.Error("a change reached the list it was derived from")
 	}
@@ -73,9 +65,7 @@ func TestChangesLeaveTheOldListAlone(t *testing.T) {
 func TestIncludeKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	list, err := machines.Seed(3, 1, 0).Remove("node-2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if list, err = list.SetState("node-3", machines.Frozen); err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +136,7 @@ func TestEditLosesNoChange(t *testing.T) {
 		})
 	}
 	group.Wait()
-	list, err := machines.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(machines.Load(path)).Or(t)
 	addresses := map[string]bool{}
 	for _, m := range list.Machines {
 		addresses[m.Address.String()] = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/pki"
 )
 
@@ -31,11 +32,9 @@ func plan() pki.Plan {
 
 func ensure(t *testing.T, dir string, p pki.Plan, now time.Time) map[string]string {
 	t.Helper()
-	if err := pki.Ensure(dir, p, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pki.Ensure(dir, p, now))
 	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -49,10 +48,7 @@ func ensure(t *testing.T, dir string, p pki.Plan, now time.Time) map[string]stri
 		content, err := os.ReadFile(path)
 		files[entry.Name()] = string(content)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -88,9 +84,7 @@ func TestEnsureReplacesWhatDiffers(t *testing.T) {
 	if got := changed(first, second); !cmp.Equal(got, []string{"admin.crt"}) {
 		t.Errorf("a new group replaced %v", got)
 	}
-	if err := os.Remove(filepath.Join(dir, "other-ca.crt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "other-ca.crt")))
 	if got := changed(second, ensure(t, dir, other, now)); !cmp.Equal(got, []string{"other-ca.crt", "foreign.crt"}) {
 		t.Errorf("a lost authority replaced %v", got)
 	}
@@ -100,9 +94,7 @@ func TestEnsureRefusesADamagedAuthority(t *testing.T) {
 	t.Parallel()
 	dir, now := filepath.Join(t.TempDir(), "pki"), time.Now()
 	ensure(t, dir, plan(), now)
-	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("not a certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("not a certificate"), 0o600))
 	if err := pki.Ensure(dir, plan(), now); err == nil {
 		t.Error("a damaged authority was replaced silently: everything it signed would stop working")
 	}
@@ -133,9 +125,7 @@ func TestCertificatesServeTheirPurposeOnly(t *testing.T) {
 		{"foreign", x509.ExtKeyUsageClientAuth, "", false},
 	} {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, c.name+".crt"), filepath.Join(dir, c.name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: c.host, KeyUsages: []x509.ExtKeyUsage{c.usage}, CurrentTime: now})
 		if (err == nil) != c.good {
 			t.Errorf("%s for usage %v and host %q: %v", c.name, c.usage, c.host, err)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/ports"
 )
 
@@ -51,25 +52,16 @@ func newHolder(t *testing.T) *ports.Holder {
 
 func anyPort(t *testing.T, holder *ports.Holder) int {
 	t.Helper()
-	port, err := holder.Any()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(holder.Any()).Or(t)
 	return port
 }
 
 func plainBindElsewhere(t *testing.T, port int) string {
 	t.Helper()
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	executable := must.Get(os.Executable()).Or(t)
 	command := exec.CommandContext(t.Context(), executable)
 	command.Env = append(os.Environ(), plainBindVariable+"="+address(port))
-	output, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.Output()).Or(t)
 	return strings.TrimSpace(string(output))
 }
 
@@ -78,10 +70,7 @@ func TestHeldPortRefusesAPlainBind(t *testing.T) {
 	port := anyPort(t, newHolder(t))
 	for _, state := range []string{"nobody listens", "our process listens"} {
 		if state == "our process listens" {
-			listener, err := ports.Listen(t.Context(), port)
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must.Get(ports.Listen(t.Context(), port)).Or(t)
 			defer listener.Close()
 		}
 		if foreign, err := net.Listen("tcp4", address(port)); err == nil {
@@ -98,27 +87,16 @@ func TestAllConnectionsGoToTheListener(t *testing.T) {
 	t.Parallel()
 	port := anyPort(t, newHolder(t))
 	for range 2 { // the second round is a restart of the process on the same port
-		listener, err := ports.Listen(t.Context(), port)
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(ports.Listen(t.Context(), port)).Or(t)
 		for range 50 {
-			client, err := net.Dial("tcp4", address(port))
-			if err != nil {
-				t.Fatal(err)
-			}
-			server, err := listener.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(net.Dial("tcp4", address(port))).Or(t)
+			server := must.Get(listener.Accept()).Or(t)
 			if client.LocalAddr().String() != server.RemoteAddr().String() {
 				t.Fatalf("accepted %s, dialed from %s", server.RemoteAddr(), client.LocalAddr())
 			}
 			_, _ = client.Close(), server.Close()
 		}
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, listener.Close())
 		waitUntilRefused(t, port)
 	}
 }
@@ -163,9 +141,7 @@ func TestManyHoldersNeverShareAPort(t *testing.T) {
 func TestExactly(t *testing.T) { // serial: a parallel test could be given the port that is free for a moment
 	scout := &ports.Holder{}
 	port := anyPort(t, scout)
-	if err := scout.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scout.Close())
 	if err := newHolder(t).Exactly(t.Context(), port); err != nil {
 		t.Fatalf("a free port: %v", err)
 	}
@@ -192,12 +168,8 @@ func TestExactlyRefusesAHeldPortWithoutListener(t *testing.T) { // serial: a par
 	}
 	chosen := &ports.Holder{}
 	free := anyPort(t, chosen)
-	if err := chosen.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := newHolder(t).Exactly(t.Context(), free); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chosen.Close())
+	must.Do(t, newHolder(t).Exactly(t.Context(), free))
 	if err := newHolder(t).Exactly(t.Context(), free); !errors.As(err, &occupied) {
 		t.Errorf("a port that another lab chose and holds: %v", err)
 	}
@@ -206,9 +178,7 @@ func TestExactlyRefusesAHeldPortWithoutListener(t *testing.T) { // serial: a par
 func TestExactlyRefusesAForeignListener(t *testing.T) {
 	t.Parallel()
 	foreign, err := net.Listen("tcp4", address(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer foreign.Close()
 	port := foreign.Addr().(*net.TCPAddr).Port
 	err = newHolder(t).Exactly(t.Context(), port)
@@ -230,29 +200,16 @@ func TestExactlyAfterTheServerClosedItsConnections(t *testing.T) { // serial: a 
 	first := &ports.Holder{}
 	port := anyPort(t, first)
 	serveAndCloseOne(t.Context(), t, port)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := newHolder(t).Exactly(t.Context(), port); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
+	must.Do(t, newHolder(t).Exactly(t.Context(), port))
 }
 
 func serveAndCloseOne(ctx context.Context, t *testing.T, port int) {
 	t.Helper()
-	listener, err := ports.Listen(ctx, port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(ports.Listen(ctx, port)).Or(t)
 	defer listener.Close()
-	client, err := net.Dial("tcp4", address(port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(net.Dial("tcp4", address(port))).Or(t)
+	server := must.Get(listener.Accept()).Or(t)
 	_ = server.Close() // the side that closes first keeps TIME_WAIT
 	_ = client.Close()
 }

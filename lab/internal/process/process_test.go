@@ -10,15 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/process"
 )
 
 func TestIdentityOfARecycledIDIsAnother(t *testing.T) {
 	t.Parallel()
-	self, err := process.Self()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(process.Self()).Or(t)
 	if !self.Alive() {
 		t.Error("this process does not think that it is alive")
 	}
@@ -40,20 +38,11 @@ func TestIdentityOfARecycledIDIsAnother(t *testing.T) {
 func TestSignalAndZombie(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), "sleep", "600")
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	child, err := process.Of(command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
+	child := must.Get(process.Of(command.Process.Pid)).Or(t)
+	must.Do(t, child.Signal(unix.SIGKILL))
 	// Not yet reaped: a zombie counts as gone.
-	if err := child.WaitGone(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, child.WaitGone(t.Context()))
 	if err := command.Wait(); err == nil {
 		t.Error("the child ended well after SIGKILL")
 	}

@@ -15,15 +15,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/relay"
 )
 
 func listen(t *testing.T) *net.TCPListener {
 	t.Helper()
-	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})).Or(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -49,10 +47,7 @@ func serve(t *testing.T, do func(*net.TCPConn)) (server *relay.Server, address s
 
 func dial(t *testing.T, address string) *net.TCPConn {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", address)).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c.(*net.TCPConn)
 }
@@ -107,9 +102,7 @@ func TestServerEndsFirst(t *testing.T) {
 	if greeting, err := io.ReadAll(c); string(greeting) != "hello" || err != nil {
 		t.Fatalf("heard %q, %v", greeting, err)
 	}
-	if _, err := c.Write([]byte("thanks")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write([]byte("thanks"))).Or(t)
 	_ = c.CloseWrite()
 	if got := <-heard; got != "thanks" {
 		t.Errorf("the server heard %q", got)
@@ -143,9 +136,7 @@ func TestAbortIsNoEnd(t *testing.T) {
 		_ = c.Close()
 	})
 	c := dial(t, address)
-	if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(c, make([]byte, 4))).Or(t)
 	_, _ = c.Write([]byte("x"))
 	if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("an abort is read as %v", err)
@@ -164,9 +155,7 @@ func TestStopAndClose(t *testing.T) {
 		_, err := io.ReadFull(c, make([]byte, 1))
 		return err
 	}
-	if err := echo(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, echo())
 	server.Stop()
 	if err := echo(); err != nil {
 		t.Errorf("after Stop: %v", err)

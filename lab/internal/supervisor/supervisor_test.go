@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/lab/internal/blueprint"
 	"github.com/mooring-dev/mooring/lab/internal/process"
 	"github.com/mooring-dev/mooring/lab/internal/supervisor"
@@ -90,10 +91,7 @@ type lab struct {
 
 func start(t *testing.T, dir string, change func(*supervisor.Config), processes ...blueprint.Process) *lab {
 	t.Helper()
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	executable := must.Get(os.Executable()).Or(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	l := &lab{t: t, dir: dir, cancel: cancel, ready: make(chan struct{}), ended: make(chan error, 1), statuses: map[string]supervisor.Status{}}
 	config := supervisor.DefaultConfig()
@@ -194,9 +192,7 @@ func TestRestartsWhatIsKilled(t *testing.T) {
 	l.awaitReady()
 	for i := range 3 {
 		before := l.status("a")
-		if err := before.Identity.Signal(unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, before.Identity.Signal(unix.SIGKILL))
 		await(t, "a restart", func() bool {
 			now := l.status("a")
 			return now.State == supervisor.Ready && now.Identity != before.Identity
@@ -284,14 +280,8 @@ func TestProcessGroupGoesWithItsLeader(t *testing.T) {
 	once.Once = true
 	l := start(t, dir, unchanged, once)
 	l.awaitReady()
-	log, err := os.ReadFile(filepath.Join(dir, "a.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(log)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(dir, "a.log"))).Or(t)
+	pid := must.Get(strconv.Atoi(strings.TrimSpace(string(log)))).Or(t)
 	await(t, "the grandchild to go", func() bool {
 		_, err := process.Of(pid)
 		return errors.Is(err, process.ErrGone)
@@ -323,19 +313,11 @@ func playSupervisor(dir string) {
 func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	executable := must.Get(os.Executable()).Or(t)
 	command := exec.CommandContext(t.Context(), executable)
 	command.Env = append(os.Environ(), roleVariable+"=supervisor:"+dir)
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StdoutPipe()).Or(t)
+	must.Do(t, command.Start())
 	var children []process.Identity
 	lines := bufio.NewScanner(output)
 	for lines.Scan() && lines.Text() != "ready" {
@@ -353,9 +335,7 @@ func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
 			t.Errorf("child %d does not run", identity.PID)
 		}
 	}
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Kill())
 	_ = command.Wait() // it was killed
 	for _, identity := range children {
 		await(t, "a child to die with its supervisor", func() bool { return !identity.Alive() })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // recorded answers each request as it was answered the first time, so that the benchmark measures clients alone.
@@ -49,9 +50,7 @@ func BenchmarkListDroplets(b *testing.B) {
 	}
 	transport := &recorded{from: cloud.Transport(), answers: map[string][]byte{}}
 	ours, err := doapi.New(doapi.Options{URL: "https://api.digitalocean.com", Token: doapi.StaticToken(sim.DefaultToken), Transport: transport, Clock: idle{clock.RealClock{}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.Run("ours", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -68,9 +67,7 @@ func BenchmarkListDroplets(b *testing.B) {
 			n := 0
 			for page := 1; page <= 5; page++ {
 				some, _, err := theirs.Droplets.List(b.Context(), &godo.ListOptions{Page: page, PerPage: 200})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				n += len(some)
 			}
 			if n != 1000 {

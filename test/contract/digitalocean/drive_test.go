@@ -10,6 +10,7 @@ import (
 
 	"github.com/digitalocean/godo"
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // balancer is a request as upstream builds them.
@@ -29,26 +30,26 @@ func balancer(name string, droplets ...int) *godo.LoadBalancerRequest {
 func driveLoadBalancers(t *testing.T, r *recording, client *godo.Client) {
 	t.Helper()
 	droplets, _, err := client.Droplets.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	first, second := droplets[0].ID, droplets[1].ID
 
 	validate := balancer("checked")
 	validate.ValidateOnly = true
 	_, _, err = client.LoadBalancers.Create(background(), validate)
-	done(t, err)
+	must.Do(t, err)
 
 	created, _, err := client.LoadBalancers.Create(background(), balancer("web", first))
-	done(t, err)
+	must.Do(t, err)
 	if created.Status != "new" || created.IP != "" || created.ID == "" {
 		t.Errorf("a new load balancer: %+v", created)
 	}
 	got, _, err := client.LoadBalancers.Get(background(), created.ID)
-	done(t, err)
+	must.Do(t, err)
 	if got.Status != "active" || got.IP == "" || got.SizeUnit != 1 || *got.HTTPIdleTimeoutSeconds != 60 {
 		t.Errorf("an active load balancer: %+v", got)
 	}
 	again, _, err := client.LoadBalancers.Update(background(), got.ID, got.AsRequest())
-	done(t, err)
+	must.Do(t, err)
 	if diff := cmp.Diff(got, again); diff != "" {
 		t.Errorf("a PUT of what is there changed it:\n%s", diff)
 	}
@@ -61,35 +62,30 @@ func driveLoadBalancers(t *testing.T, r *recording, client *godo.Client) {
 	change.ValidateOnly = true
 	change.VPCSubnetUUID = "6a3bd5b1-6f2b-4c3b-8a5e-1df0d6f1b5a4"
 	_, _, err = client.LoadBalancers.Update(background(), got.ID, change)
-	done(t, err)
+	must.Do(t, err)
 	change.Network = "INTERNAL"
 	_, response, err = client.LoadBalancers.Update(background(), got.ID, change)
 	status(t, http.StatusUnprocessableEntity, response, err)
 	if _, err := r.sim.Account("").LoadBalancer("checked"); err == nil {
 		t.Error("validate_only created a load balancer")
 	}
-	_, err = client.LoadBalancers.Delete(background(), got.ID)
-	done(t, err)
+	must.Get(client.LoadBalancers.Delete(background(), got.ID)).Or(t)
 	response, err = client.LoadBalancers.Delete(background(), got.ID)
 	status(t, http.StatusNotFound, response, err)
 }
 
 func driveSubresources(t *testing.T, client *godo.Client, id string, first, second int) {
 	t.Helper()
-	_, err := client.LoadBalancers.AddDroplets(background(), id, second)
-	done(t, err)
-	_, err = client.LoadBalancers.RemoveDroplets(background(), id, first)
-	done(t, err)
+	must.Get(client.LoadBalancers.AddDroplets(background(), id, second)).Or(t)
+	must.Get(client.LoadBalancers.RemoveDroplets(background(), id, first)).Or(t)
 	rule := godo.ForwardingRule{EntryProtocol: "tcp", EntryPort: 81, TargetProtocol: "tcp", TargetPort: 30081}
-	_, err = client.LoadBalancers.AddForwardingRules(background(), id, rule)
-	done(t, err)
+	must.Get(client.LoadBalancers.AddForwardingRules(background(), id, rule)).Or(t)
 	got, _, err := client.LoadBalancers.Get(background(), id)
-	done(t, err)
+	must.Do(t, err)
 	if !slices.Equal(got.DropletIDs, []int{second}) || len(got.ForwardingRules) != 2 {
 		t.Errorf("after changes of droplets and rules: %v %v", got.DropletIDs, got.ForwardingRules)
 	}
-	_, err = client.LoadBalancers.RemoveForwardingRules(background(), id, rule)
-	done(t, err)
+	must.Get(client.LoadBalancers.RemoveForwardingRules(background(), id, rule)).Or(t)
 	response, err := client.LoadBalancers.RemoveForwardingRules(background(), id, got.ForwardingRules[0])
 	status(t, http.StatusUnprocessableEntity, response, err)
 }
@@ -97,7 +93,7 @@ func driveSubresources(t *testing.T, client *godo.Client, id string, first, seco
 func driveOtherBalancers(t *testing.T, client *godo.Client, droplet int) {
 	t.Helper()
 	certificates, _, err := client.Certificates.ListByName(background(), "web", nil)
-	done(t, err)
+	must.Do(t, err)
 	secure := balancer("secure", droplet)
 	secure.NetworkStack, secure.SizeUnit, secure.Tags = "DUALSTACK", 3, nil
 	secure.ForwardingRules = []godo.ForwardingRule{
@@ -109,9 +105,9 @@ func driveOtherBalancers(t *testing.T, client *godo.Client, droplet int) {
 	secure.Firewall = &godo.LBFirewall{Allow: []string{"ip:192.0.2.1"}, Deny: []string{"cidr:198.51.100.0/24"}}
 	secure.IP = "203.0.113.7"
 	created, _, err := client.LoadBalancers.Create(background(), secure)
-	done(t, err)
+	must.Do(t, err)
 	got, _, err := client.LoadBalancers.Get(background(), created.ID)
-	done(t, err)
+	must.Do(t, err)
 	if got.IP != secure.IP || got.IPv6 == "" || got.SizeSlug != "lb-medium" {
 		t.Errorf("a load balancer with an address of one's own: %+v", got)
 	}
@@ -122,14 +118,14 @@ func driveOtherBalancers(t *testing.T, client *godo.Client, droplet int) {
 	internal.Type, internal.Network, internal.DropletIDs, internal.Tag = "REGIONAL_NETWORK", "INTERNAL", nil, "k8s:worker"
 	internal.ForwardingRules = []godo.ForwardingRule{{EntryProtocol: "udp", EntryPort: 53, TargetProtocol: "udp", TargetPort: 53}}
 	_, _, err = client.LoadBalancers.Create(background(), internal)
-	done(t, err)
+	must.Do(t, err)
 	found, _, err := client.LoadBalancers.ListByNames(background(), []string{"internal", "secure"}, nil)
-	done(t, err)
+	must.Do(t, err)
 	if len(found) != 2 || len(found[1].DropletIDs) != 6 {
 		t.Errorf("by names: %+v", found)
 	}
 	found, _, err = client.LoadBalancers.ListByUUIDs(background(), []string{created.ID}, nil)
-	done(t, err)
+	must.Do(t, err)
 	if len(found) != 1 {
 		t.Errorf("by UUIDs: %+v", found)
 	}
@@ -138,28 +134,26 @@ func driveOtherBalancers(t *testing.T, client *godo.Client, droplet int) {
 func driveTags(t *testing.T, client *godo.Client) {
 	t.Helper()
 	balancers, _, err := client.LoadBalancers.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	resources := &godo.TagResourcesRequest{Resources: []godo.Resource{{ID: balancers[0].ID, Type: godo.LoadBalancerResourceType}}}
 	response, err := client.Tags.TagResources(background(), "k8s:later", resources)
 	status(t, http.StatusNotFound, response, err)
 	_, _, err = client.Tags.Create(background(), &godo.TagCreateRequest{Name: "k8s:later"})
-	done(t, err)
-	_, err = client.Tags.TagResources(background(), "k8s:later", resources)
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Tags.TagResources(background(), "k8s:later", resources)).Or(t)
 	tag, _, err := client.Tags.Get(background(), "k8s:later")
-	done(t, err)
+	must.Do(t, err)
 	if tag.Resources.Count != 1 {
 		t.Errorf("tag: %+v", tag.Resources)
 	}
 	tags, _, err := client.Tags.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	if len(tags) != 3 {
 		t.Errorf("%d tags, not 3", len(tags))
 	}
 	_, err = client.Tags.UntagResources(background(), "k8s:later", &godo.UntagResourcesRequest{Resources: resources.Resources})
-	done(t, err)
-	_, err = client.Tags.Delete(background(), "k8s:later")
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Tags.Delete(background(), "k8s:later")).Or(t)
 	_, response, err = client.Tags.Create(background(), &godo.TagCreateRequest{Name: "not valid"})
 	status(t, http.StatusBadRequest, response, err)
 }
@@ -179,7 +173,7 @@ func driveFirewalls(t *testing.T, client *godo.Client) {
 		},
 	}
 	created, _, err := client.Firewalls.Create(background(), request)
-	done(t, err)
+	must.Do(t, err)
 	if created.Status != "waiting" || created.OutboundRules[0].PortRange != "0" || created.OutboundRules[1].PortRange != "0" {
 		t.Errorf("a new firewall: %+v", created)
 	}
@@ -187,17 +181,17 @@ func driveFirewalls(t *testing.T, client *godo.Client) {
 	status(t, http.StatusConflict, response, err)
 	request.InboundRules = nil
 	updated, _, err := client.Firewalls.Update(background(), created.ID, request)
-	done(t, err)
+	must.Do(t, err)
 	if len(updated.InboundRules) != 0 {
 		t.Errorf("after a PUT without inbound rules: %+v", updated.InboundRules)
 	}
 	got, _, err := client.Firewalls.Get(background(), created.ID)
-	done(t, err)
+	must.Do(t, err)
 	if got.Status != "succeeded" {
 		t.Errorf("status %s", got.Status)
 	}
 	list, _, err := client.Firewalls.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	if len(list) != 1 {
 		t.Errorf("%d firewalls", len(list))
 	}
@@ -206,9 +200,8 @@ func driveFirewalls(t *testing.T, client *godo.Client) {
 	status(t, http.StatusUnprocessableEntity, response, err)
 	request.Name, request.Tags = "other", []string{"k8s:worker"}
 	other, _, err := client.Firewalls.Create(background(), request)
-	done(t, err)
-	_, err = client.Firewalls.Delete(background(), other.ID)
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Firewalls.Delete(background(), other.ID)).Or(t)
 }
 
 // driveRefusals tries what tokens may not do, and what networks show.
@@ -218,27 +211,26 @@ func driveRefusals(t *testing.T, r *recording) {
 	status(t, http.StatusUnauthorized, response, err)
 	scoped := r.client(t, scopedToken)
 	droplets, _, err := scoped.Droplets.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	if droplets[0].Tags != nil || droplets[0].Image != nil || droplets[0].VPCUUID != "" {
 		t.Errorf("a token without scopes sees %+v", droplets[0])
 	}
 	firewalls, _, err := scoped.Firewalls.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	if firewalls[0].Tags != nil || firewalls[0].DropletIDs == nil {
 		t.Errorf("a token without tag:read sees %+v", firewalls[0])
 	}
 	_, response, err = scoped.LoadBalancers.List(background(), nil)
 	status(t, http.StatusForbidden, response, err)
 	account, _, err := r.client(t, "dop_v1_account").Account.Get(background())
-	done(t, err)
+	must.Do(t, err)
 	if account.DropletLimit != 0 {
 		t.Error("a token without droplet:read sees the limit of droplets")
 	}
 	client := r.client(t, "dop_v1_simulated")
 	vpcs, _, err := client.VPCs.List(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	_, _, err = client.VPCs.Get(background(), vpcs[0].ID)
-	done(t, err)
-	_, err = client.Droplets.DeleteByTag(background(), "k8s:worker")
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Droplets.DeleteByTag(background(), "k8s:worker")).Or(t)
 }

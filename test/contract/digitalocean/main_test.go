@@ -19,24 +19,19 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/openapi"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // description loads the part of the OpenAPI description that is simulated, with these deviations written into it.
 func description(t *testing.T, deviations []openapi.Deviation) *openapi.Description {
 	t.Helper()
-	data, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(testkit.Shared(t, "data", "digitalocean", "openapi.json"))).Or(t)
 	paths := map[string]bool{}
 	for _, route := range sim.Routes() {
 		_, path, _ := strings.Cut(route.Name, " ")
 		paths[path] = true
 	}
-	loaded, err := openapi.Load(data, slices.Sorted(maps.Keys(paths)), deviations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(openapi.Load(data, slices.Sorted(maps.Keys(paths)), deviations)).Or(t)
 	return loaded
 }
 
@@ -65,10 +60,7 @@ func record(t *testing.T, options sim.Options) *recording {
 // client returns DigitalOcean's own client.
 func (r *recording) client(t *testing.T, token string) *godo.Client {
 	t.Helper()
-	client, err := godo.New(&http.Client{Transport: bearer{token}}, godo.SetBaseURL(r.url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(godo.New(&http.Client{Transport: bearer{token}}, godo.SetBaseURL(r.url))).Or(t)
 	return client
 }
 
@@ -92,14 +84,6 @@ func (r *recording) judge(d *openapi.Description) []string {
 		}
 	}
 	return wrong
-}
-
-// done fails the test if a call failed.
-func done(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // status fails the test unless a call failed with this status.

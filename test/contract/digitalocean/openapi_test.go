@@ -15,6 +15,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/openapi"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const scopedToken = "dop_v1_scoped"
@@ -75,7 +76,7 @@ func TestScopesAreThoseOfTheDescription(t *testing.T) {
 				Scopes []string `json:"bearer_auth"`
 			} `json:"security"`
 		}
-		done(t, json.Unmarshal(file.Paths[path][strings.ToLower(method)], &operation))
+		must.Do(t, json.Unmarshal(file.Paths[path][strings.ToLower(method)], &operation))
 		want := operation.Security[0].Scopes
 		if more, found := textOnly[route.Name]; found {
 			want = append(want, more)
@@ -186,17 +187,17 @@ func TestTheJudgeIsStrict(t *testing.T) {
 func driveAccount(t *testing.T, client *godo.Client) {
 	t.Helper()
 	account, _, err := client.Account.Get(background())
-	done(t, err)
+	must.Do(t, err)
 	if account.UUID == "" || account.Status != "active" || account.DropletLimit == 0 {
 		t.Errorf("account: %+v", account)
 	}
 	regions, _, err := client.Regions.List(background(), &godo.ListOptions{PerPage: 50})
-	done(t, err)
+	must.Do(t, err)
 	if !slices.ContainsFunc(regions, func(r godo.Region) bool { return r.Slug == "nyc1" && r.Available }) {
 		t.Error("region nyc1 is missing")
 	}
 	_, _, err = client.Sizes.List(background(), &godo.ListOptions{Page: 2, PerPage: 3})
-	done(t, err)
+	must.Do(t, err)
 }
 
 func driveDroplets(t *testing.T, client *godo.Client) {
@@ -206,45 +207,44 @@ func driveDroplets(t *testing.T, client *godo.Client) {
 		IPv6: true, Tags: []string{"k8s:worker"}, SSHKeys: []godo.DropletCreateSSHKey{},
 	}
 	droplet, _, err := client.Droplets.Create(background(), request)
-	done(t, err)
+	must.Do(t, err)
 	_, _, err = client.Droplets.CreateMultiple(background(), &godo.DropletMultiCreateRequest{
 		Names: []string{"node-1", "node-2", "node-3"}, Region: "nyc1", Size: "gpu-h100x1-80gb",
 		Image: godo.DropletCreateImage{ID: 1}, PublicNetworking: new(false), SSHKeys: []godo.DropletCreateSSHKey{},
 	})
-	done(t, err)
+	must.Do(t, err)
 	for range 5 {
 		request.Name += "x"
 		_, _, err = client.Droplets.Create(background(), request)
-		done(t, err)
+		must.Do(t, err)
 	}
 	got, _, err := client.Droplets.Get(background(), droplet.ID)
-	done(t, err)
+	must.Do(t, err)
 	if got.Status != "active" || len(got.Networks.V4) != 2 || len(got.Networks.V6) != 1 || got.Tags[0] != "k8s:worker" {
 		t.Errorf("droplet: %+v", got)
 	}
 	pages(t, client)
 	gpus, _, err := client.Droplets.ListWithGPUs(background(), nil)
-	done(t, err)
+	must.Do(t, err)
 	named, _, err := client.Droplets.ListByName(background(), "NODE-0", nil)
-	done(t, err)
+	must.Do(t, err)
 	tagged, _, err := client.Droplets.ListByTag(background(), "k8s:worker", nil)
-	done(t, err)
+	must.Do(t, err)
 	if len(gpus) != 3 || len(named) != 1 || len(tagged) != 6 {
 		t.Errorf("%d droplets with GPUs, %d named, %d tagged; 3, 1 and 6 are expected", len(gpus), len(named), len(tagged))
 	}
 	action, _, err := client.DropletActions.PowerOff(background(), droplet.ID)
-	done(t, err)
+	must.Do(t, err)
 	_, _, err = client.DropletActions.Get(background(), droplet.ID, action.ID)
-	done(t, err)
+	must.Do(t, err)
 	got, _, err = client.Droplets.Get(background(), droplet.ID)
-	done(t, err)
+	must.Do(t, err)
 	if got.Status != "off" {
 		t.Errorf("a droplet without power is %s", got.Status)
 	}
 	_, _, err = client.DropletActions.PowerOn(background(), droplet.ID)
-	done(t, err)
-	_, err = client.Droplets.Delete(background(), gpus[0].ID)
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Droplets.Delete(background(), gpus[0].ID)).Or(t)
 	_, response, err := client.Droplets.Get(background(), gpus[0].ID)
 	status(t, http.StatusNotFound, response, err)
 	_, response, err = client.Droplets.List(background(), &godo.ListOptions{PerPage: 201})
@@ -258,7 +258,7 @@ func pages(t *testing.T, client *godo.Client) {
 	options := &godo.ListOptions{PerPage: 2}
 	for {
 		droplets, response, err := client.Droplets.List(background(), options)
-		done(t, err)
+		must.Do(t, err)
 		for _, d := range droplets {
 			if seen[d.ID] {
 				t.Errorf("droplet %d is on two pages", d.ID)
@@ -271,8 +271,7 @@ func pages(t *testing.T, client *godo.Client) {
 		if response.Links.IsLastPage() {
 			break
 		}
-		page, err := response.Links.CurrentPage()
-		done(t, err)
+		page := must.Get(response.Links.CurrentPage()).Or(t)
 		options.Page = page + 1
 	}
 	if len(seen) != 6 {
@@ -285,20 +284,19 @@ func driveCertificates(t *testing.T, client *godo.Client) {
 	encrypt, _, err := client.Certificates.Create(background(), &godo.CertificateRequest{
 		Name: "web", Type: "lets_encrypt", DNSNames: []string{"example.com"},
 	})
-	done(t, err)
+	must.Do(t, err)
 	_, _, err = client.Certificates.Create(background(), &godo.CertificateRequest{
 		Name: "own", Type: "custom", PrivateKey: "key", LeafCertificate: "leaf",
 	})
-	done(t, err)
+	must.Do(t, err)
 	byName, _, err := client.Certificates.ListByName(background(), "web", &godo.ListOptions{Page: 1, PerPage: 1})
-	done(t, err)
+	must.Do(t, err)
 	if len(byName) != 1 || byName[0].ID != encrypt.ID || byName[0].State != "verified" {
 		t.Errorf("certificates by name: %+v", byName)
 	}
 	_, _, err = client.Certificates.Get(background(), encrypt.ID)
-	done(t, err)
+	must.Do(t, err)
 	own, _, err := client.Certificates.ListByName(background(), "own", nil)
-	done(t, err)
-	_, err = client.Certificates.Delete(background(), own[0].ID)
-	done(t, err)
+	must.Do(t, err)
+	must.Get(client.Certificates.Delete(background(), own[0].ID)).Or(t)
 }

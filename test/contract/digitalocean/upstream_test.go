@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/openapi"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/ratelimit"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // upstreamWorld is the account that upstream's vectors were made against: three droplets, two certificates, one network.
@@ -31,13 +32,12 @@ func upstreamWorld(t *testing.T, vpc string, options sim.LoadBalancerOptions) *r
 	account := r.sim.Account("")
 	for id := 101; id <= 103; id++ {
 		_, err := account.CreateDroplet(sim.DropletSpec{ID: id, Name: fmt.Sprintf("node-%d", id-100), Tags: []string{"k8s:worker"}})
-		done(t, err)
+		must.Do(t, err)
 	}
 	for id, name := range map[string]string{
 		"cn000000-0000-4000-8000-0000000000cc": "my-cert", "c1f1e1d1-0000-4000-8000-000000000001": "other", "test-certificate": "third",
 	} {
-		_, err := account.CreateCertificate(sim.CertificateSpec{ID: id, Name: name, DNSNames: []string{"example.com"}})
-		done(t, err)
+		must.Get(account.CreateCertificate(sim.CertificateSpec{ID: id, Name: name, DNSNames: []string{"example.com"}})).Or(t)
 	}
 	return r
 }
@@ -47,28 +47,24 @@ func (r *recording) send(t *testing.T, method, path string, body any) (int, []by
 	t.Helper()
 	var payload io.Reader = http.NoBody
 	if body != nil {
-		encoded, err := json.Marshal(body)
-		done(t, err)
+		encoded := must.Get(json.Marshal(body)).Or(t)
 		payload = bytes.NewReader(encoded)
 	}
-	request, err := http.NewRequestWithContext(background(), method, r.url+path, payload)
-	done(t, err)
+	request := must.Get(http.NewRequestWithContext(background(), method, r.url+path, payload)).Or(t)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := (&http.Client{Transport: bearer{sim.DefaultToken}}).Do(request)
-	done(t, err)
+	must.Do(t, err)
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	done(t, err)
+	answer := must.Get(io.ReadAll(response.Body)).Or(t)
 	return response.StatusCode, answer
 }
 
 func load(t *testing.T, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", name))
-	done(t, err)
-	done(t, json.Unmarshal(data, into))
+	data := must.Get(os.ReadFile(testkit.Shared(t, "data", "digitalocean", name))).Or(t)
+	must.Do(t, json.Unmarshal(data, into))
 }
 
 // scenario is what upstream was seen to send, step by step.
@@ -105,7 +101,7 @@ func (r *recording) replay(t *testing.T, s scenario) []string {
 				var created struct {
 					LoadBalancer sim.LoadBalancer `json:"load_balancer"`
 				}
-				done(t, json.Unmarshal(answer, &created))
+				must.Do(t, json.Unmarshal(answer, &created))
 				id = created.LoadBalancer.ID
 			}
 			if code != call.Status {
@@ -218,7 +214,7 @@ func TestUpstreamFirewalls(t *testing.T) {
 			t.Errorf("%s: %d %s", vector.Name, code, answer)
 			continue
 		}
-		done(t, r.sim.Account("").DeleteFirewall("k8s-fw"))
+		must.Do(t, r.sim.Account("").DeleteFirewall("k8s-fw"))
 	}
 	if requests == 0 {
 		t.Fatal("there are no requests")

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Where the cluster has defaults, no Service is refused that is right with them; and what is wrong whatever the defaults is refused as ever.
@@ -25,9 +26,7 @@ func TestAServiceThatIsRightWithDefaultsIsNotRefused(t *testing.T) { //nolint:pa
 		annotation.CertificateDomains: "example.com", annotation.StickySessionsCookieName: "c", annotation.StickySessionsCookieTTL: "60",
 		annotation.SizeUnit: "2", annotation.NetworkStack: annotation.StackDual, annotation.Protocol: annotation.ProtocolHTTP,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s := connect(t, controlplane.Shared(t), "")
 	defer install(t, s, annotation.TypeRegional, slices.Sorted(maps.Keys(d))...)()
 	cluster := loadbalancer.Cluster{DefaultType: annotation.TypeRegional, Defaults: d}

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -94,21 +95,14 @@ func install(t *testing.T, s *server, defaultType string, defaulted ...string) (
 func remove(t *testing.T, s *server) {
 	t.Helper()
 	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, pair := range policy.All("") {
-		must(s.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, pair.Binding.Name, metav1.DeleteOptions{}))
-		must(s.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, pair.Policy.Name, metav1.DeleteOptions{}))
+		must.Do(t, s.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, pair.Binding.Name, metav1.DeleteOptions{}))
+		must.Do(t, s.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, pair.Policy.Name, metav1.DeleteOptions{}))
 	}
-	all, err := s.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
-	must(err)
+	all := must.Get(s.CoreV1().Services("default").List(ctx, metav1.ListOptions{})).Or(t)
 	for _, left := range all.Items {
 		if left.Name != "kubernetes" {
-			must(s.CoreV1().Services("default").Delete(ctx, left.Name, metav1.DeleteOptions{}))
+			must.Do(t, s.CoreV1().Services("default").Delete(ctx, left.Name, metav1.DeleteOptions{}))
 		}
 	}
 	testkit.Eventually(t, "the policies to be gone", func() string {

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // values are what may stand in any annotation: right ones of every form, wrong ones, and those at the edges.
@@ -200,10 +201,7 @@ func TestThePolicyRefusesTheChangesThatTheWebhookRefuses(t *testing.T) { //nolin
 		if i%11 == 0 {
 			one.Spec.Type = corev1.ServiceTypeClusterIP
 		}
-		created, err := s.CoreV1().Services("default").Create(t.Context(), one, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(s.CoreV1().Services("default").Create(t.Context(), one, metav1.CreateOptions{})).Or(t)
 		before = append(before, created)
 	}
 	defer install(t, s, annotation.TypeRegional)()

@@ -17,36 +17,31 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // An author of Services may not name a load balancer that the namespace does not hand over; who may change the namespace may, and what is named stays.
 func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
 	cluster, ctx := controlplane.Shared(t), t.Context()
 	admin := connect(t, cluster, "")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, name := range []string{"team", "handed"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name == "handed" {
 			ns.Annotations = map[string]string{loadbalancer.TakeOverAnnotation: "x, given", loadbalancer.DomainsAnnotation: "a.example, *.B.example"}
 		}
 		_, err := admin.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
-		must(err)
+		must.Do(t, err)
 		_, err = admin.RbacV1().Roles(name).Create(ctx, &rbacv1.Role{ // as of the ClusterRole edit, which the controller manager aggregates
 			ObjectMeta: metav1.ObjectMeta{Name: "edit"}, Rules: []rbacv1.PolicyRule{{
 				APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "create", "update", "patch", "delete"},
 			}},
 		}, metav1.CreateOptions{})
-		must(err)
+		must.Do(t, err)
 		_, err = admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "edit"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "edit"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "author"}},
 		}, metav1.CreateOptions{})
-		must(err)
+		must.Do(t, err)
 	}
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}
@@ -84,16 +79,14 @@ func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply 
 	}
 	// What is there may be changed otherwise, and comes from nowhere else: not by way of a Service of another type.
 	_, err := admin.CoreV1().Services("team").Create(ctx, naming("team", "has", "theirs"), metav1.CreateOptions{})
-	must(err)
-	has, err := author.CoreV1().Services("team").Get(ctx, "has", metav1.GetOptions{})
-	must(err)
+	must.Do(t, err)
+	has := must.Get(author.CoreV1().Services("team").Get(ctx, "has", metav1.GetOptions{})).Or(t)
 	has.Labels = map[string]string{"a": "b"}
 	has.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	must(author.change(ctx, has))
+	must.Do(t, author.change(ctx, has))
 	quiet := naming("team", "quiet", "theirs")
 	quiet.Spec.Type = corev1.ServiceTypeNodePort
-	made, err := author.CoreV1().Services("team").Create(ctx, quiet, metav1.CreateOptions{})
-	must(err)
+	made := must.Get(author.CoreV1().Services("team").Create(ctx, quiet, metav1.CreateOptions{})).Or(t)
 	made.Spec.Type = corev1.ServiceTypeLoadBalancer
 	if err := author.change(ctx, made); err == nil {
 		t.Error("a Service that becomes a load balancer brings an ID along")
@@ -118,14 +111,13 @@ func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply 
 	if err := author.try(ctx, secured("team", "secured", "a.example")); err == nil {
 		t.Error("what one namespace may have another has, too")
 	}
-	must(admin.try(ctx, secured("team", "secured", "a.example")))
+	must.Do(t, admin.try(ctx, secured("team", "secured", "a.example")))
 	_, err = admin.CoreV1().Services("team").Create(ctx, secured("team", "certified", "a.example"), metav1.CreateOptions{})
-	must(err)
-	certified, err := author.CoreV1().Services("team").Get(ctx, "certified", metav1.GetOptions{})
-	must(err)
+	must.Do(t, err)
+	certified := must.Get(author.CoreV1().Services("team").Get(ctx, "certified", metav1.GetOptions{})).Or(t)
 	certified.Labels = map[string]string{"a": "b"}
 	certified.Annotations[annotation.SizeUnit] = "2"
-	must(author.change(ctx, certified))
+	must.Do(t, author.change(ctx, certified))
 	certified.Annotations[annotation.CertificateDomains] = "a.example,d.example"
 	if err := author.change(ctx, certified); err == nil {
 		t.Error("a domain is added to a Service that has another")

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const certificateRoute = "POST /v2/certificates"
@@ -72,10 +73,9 @@ func (w *world) usesCertificate(service, id string) {
 func TestCertificatesAreForAllowedDomains(t *testing.T) {
 	both(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		w.domains = nil
-		theirs, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{
+		theirs := must.Get(w.Account.CreateCertificate(digitalocean.CertificateSpec{
 			Name: loadbalancer.ManagedName([]string{"shop.example"}), DNSNames: []string{"shop.example"},
-		})
-		w.Must(err)
+		})).Or(w.T)
 		w.run()
 		for name, pairs := range map[string][]string{
 			"ordered": secured("www.example.com"), "one-of-two": secured("shop.example,www.example.com"), "theirs": secured("shop.example"),
@@ -92,7 +92,7 @@ func TestCertificatesAreForAllowedDomains(t *testing.T) {
 			t.Helper()
 			patch := w.JSON(map[string]any{"metadata": map[string]any{"annotations": map[string]any{loadbalancer.DomainsAnnotation: value}}})
 			_, err := w.Client.CoreV1().Namespaces().Patch(t.Context(), w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-			w.Must(err)
+			must.Do(w.T, err)
 		}
 		allow("other.example, *.Example.com")
 		w.usesCertificate("ordered", w.certificate("www.example.com").ID)
@@ -123,7 +123,7 @@ func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
 		if failed := w.events("SyncLoadBalancerFailed"); len(failed) > 0 {
 			t.Errorf("waiting is not failing: %s", w.Story())
 		}
-		w.Must(w.Account.SetCertificateState(c.ID, "verified"))
+		must.Do(w.T, w.Account.SetCertificateState(c.ID, "verified"))
 		w.balancer("web")
 		w.usesCertificate("web", c.ID)
 		w.usesCertificate("other", c.ID)
@@ -132,8 +132,7 @@ func TestManagedCertificateIsMadeAndAwaited(t *testing.T) {
 			t.Errorf("%d POSTs, %+v", n, w.Account.Certificates())
 		}
 
-		renewed, err := w.Account.RotateCertificate(c.ID)
-		w.Must(err)
+		renewed := must.Get(w.Account.RotateCertificate(c.ID)).Or(w.T)
 		mark := w.Sim.Mark()
 		w.resyncs()
 		w.usesCertificate("web", renewed.ID)
@@ -157,8 +156,8 @@ func TestTheOldCertificateServesUntilTheNewOneCan(t *testing.T) {
 	simulated(t, with(slowly), func(_ *testing.T, w *world) {
 		w.run()
 		old, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "old", DNSNames: []string{"old.example.com"}})
-		w.Must(err)
-		w.Must(w.Account.SetCertificateState(old.ID, "verified"))
+		must.Do(w.T, err)
+		must.Do(w.T, w.Account.SetCertificateState(old.ID, "verified"))
 		w.create("web", "protocol", "https", "certificate-name", "old")
 		lb := w.balancer("web")
 		w.annotateWith("web", map[string]any{annotation.CertificateName: nil, annotation.CertificateDomains: "example.com"})
@@ -168,12 +167,12 @@ func TestTheOldCertificateServesUntilTheNewOneCan(t *testing.T) {
 		w.eventually("the new Node to be a target meanwhile", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, id) })
 		w.usesCertificate("web", old.ID)
 
-		w.Must(w.Account.SetCertificateState(c.ID, "error"))
+		must.Do(w.T, w.Account.SetCertificateState(c.ID, "error"))
 		w.ReportedOnce("web", "LoadBalancerCertificateFailed", c.Name, "could not be issued", "delete the certificate there", "keeps its forwarding rules")
 		w.usesCertificate("web", old.ID)
-		w.Must(w.Account.DeleteCertificate(c.ID))
+		must.Do(w.T, w.Account.DeleteCertificate(c.ID))
 		again := w.certificate("example.com")
-		w.Must(w.Account.SetCertificateState(again.ID, "verified"))
+		must.Do(w.T, w.Account.SetCertificateState(again.ID, "verified"))
 		w.usesCertificate("web", again.ID)
 	})
 }
@@ -193,7 +192,7 @@ func TestPostOfACertificateThatWasCutMakesNoDuplicate(t *testing.T) {
 				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(consistency)
-					w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: kind, Nth: 1}))
+					must.Do(w.T, w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: kind, Nth: 1}))
 					w.run()
 					w.create("web", secured("example.com")...)
 					c := w.certificate("example.com")
@@ -250,7 +249,7 @@ func TestCrashAroundThePostOfACertificate(t *testing.T) {
 func TestCertificateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
-		w.Must(w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
+		must.Do(w.T, w.Sim.Inject(fault.Rule{Route: certificateRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
@@ -282,7 +281,7 @@ func TestDefaultsAndProjects(t *testing.T) {
 		o.Accounts = []digitalocean.AccountOptions{{Projects: []string{mine, theirs}}}
 	}), func(t *testing.T, w *world) {
 		d, _, err := annotation.NewDefaults(annotations([]string{"project-id", mine, "enable-proxy-protocol", "true", "http-idle-timeout-seconds", "90"}))
-		w.Must(err)
+		must.Do(w.T, err)
 		w.cluster.Defaults = d
 		w.run()
 		w.create("web")
@@ -332,9 +331,8 @@ func TestCertificatesOfOthersAreLeftAlone(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
-				theirs, err := w.Account.CreateCertificate(tt.spec)
-				w.Must(err)
-				w.Must(w.Account.SetCertificateState(theirs.ID, tt.state))
+				theirs := must.Get(w.Account.CreateCertificate(tt.spec)).Or(w.T)
+				must.Do(w.T, w.Account.SetCertificateState(theirs.ID, tt.state))
 				theirs.State = tt.state
 				w.run()
 				w.create("web", secured("example.com")...)

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // upstream makes the load balancer that the upstream project makes for a Service, byte for byte as recorded in the shared HTTP scenarios but for
@@ -44,21 +45,19 @@ func (w *world) upstream(s *corev1.Service, lbType string, change func(map[strin
 	if change != nil {
 		change(body)
 	}
-	encoded, err := json.Marshal(body)
-	w.Must(err)
+	encoded := must.Get(json.Marshal(body)).Or(w.T)
 	request, err := http.NewRequestWithContext(w.T.Context(), http.MethodPost, "http://api.example/v2/load_balancers", strings.NewReader(string(encoded)))
-	w.Must(err)
+	must.Do(w.T, err)
 	request.Header.Set("Authorization", "Bearer "+digitalocean.DefaultToken)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := w.Sim.Transport().RoundTrip(request)
-	w.Must(err)
+	must.Do(w.T, err)
 	defer func() { _ = response.Body.Close() }()
 	var answer struct {
 		LoadBalancer digitalocean.LoadBalancer `json:"load_balancer"`
 	}
-	w.Must(json.NewDecoder(response.Body).Decode(&answer))
-	lb, err := w.Account.LoadBalancer(answer.LoadBalancer.ID)
-	w.Must(err)
+	must.Do(w.T, json.NewDecoder(response.Body).Decode(&answer))
+	lb := must.Get(w.Account.LoadBalancer(answer.LoadBalancer.ID)).Or(w.T)
 	return lb
 }
 
@@ -125,19 +124,18 @@ func TestLoadBalancersOfThePredecessorAreTakenOverWithoutAPut(t *testing.T) {
 func TestLoadBalancerOfAnotherClusterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
-		theirs, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{
+		theirs := must.Get(w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{
 			Name: "edge", Tags: []string{"k8s:another"}, ForwardingRules: []digitalocean.ForwardingRule{
 				{EntryProtocol: "tcp", EntryPort: 1, TargetProtocol: "tcp", TargetPort: 2},
 			},
-		})
-		w.Must(err)
+		})).Or(w.T)
 		w.run()
 		w.create("web", "name", "edge")
 		w.create("fine")
 		w.balancer("fine")
 		w.ReportedOnce("web", "LoadBalancerForeign", "edge", "k8s:another", "left alone")
 		w.resyncs()
-		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
+		must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
 		w.gone("web")
 		if still, err := w.Account.LoadBalancer(theirs.ID); err != nil || still.Tags[0] != "k8s:another" {
 			t.Errorf("their load balancer is %+v: %v", still, err)
@@ -156,7 +154,7 @@ func TestDeletingACopyKeepsTheOriginalsLoadBalancer(t *testing.T) {
 		lb := w.balancer("original")
 		w.create("copy", annotation.LoadBalancerID, lb.ID)
 		w.ReportedOnce("copy", "LoadBalancerForeign", w.Name+"/original", "has precedence")
-		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "copy", *deleteNow()))
+		must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "copy", *deleteNow()))
 		w.gone("copy")
 		w.resyncs()
 		if got := w.balancer("original"); got.ID != lb.ID || w.Writes(0)["DELETE /v2/load_balancers/{lb_id}"] != 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // targets waits until a Service's load balancer has just these targets.
@@ -76,7 +77,7 @@ func TestTargetsHaveTheClustersTag(t *testing.T) {
 	simulated(t, digitalocean.Options{}, func(_ *testing.T, w *world) {
 		w.requireTag = true
 		ids := w.nodesOf("a", "b")
-		w.Must(w.Account.SetDropletTags(fmt.Sprint(ids[0]), "of-another-kind"))
+		must.Do(w.T, w.Account.SetDropletTags(fmt.Sprint(ids[0]), "of-another-kind"))
 		w.run()
 		w.create("before")
 		w.targets("before", ids...) // no droplet has the tag
@@ -99,8 +100,7 @@ func TestTargetsHaveTheClustersTag(t *testing.T) {
 // droplet is the one of a Node.
 func (w *world) droplet(name string) digitalocean.Droplet {
 	w.T.Helper()
-	d, err := w.Account.Droplet(w.NodeName(name))
-	w.Must(err)
+	d := must.Get(w.Account.Droplet(w.NodeName(name))).Or(w.T)
 	return d
 }
 

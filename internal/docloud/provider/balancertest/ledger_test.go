@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // byHand makes a load balancer that looks in every way as if it were made for the world's Services, which have one port.
@@ -77,7 +78,7 @@ func TestWhatIsRecordedIsFoundWithoutAnnotations(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		theirs, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "theirs", Tags: []string{"k8s:another"}})
-		w.Must(err)
+		must.Do(w.T, err)
 		gone := "00000000-0000-4000-8000-000000000000"
 		ids := map[string]string{"foreign": theirs.ID, "gone": gone, "malformed": "no ID", "dots": ".."}
 		w.run()
@@ -107,7 +108,7 @@ func TestWhatIsRecordedIsFoundWithoutAnnotations(t *testing.T) {
 		}
 		w.resyncs()
 		for name := range ids {
-			w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), name, *deleteNow()))
+			must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), name, *deleteNow()))
 		}
 		for name := range ids {
 			w.gone(name)
@@ -123,10 +124,10 @@ func TestASquatterDoesNotStopAHandOver(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		theirs, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "edge", Tags: []string{"k8s:another"}})
-		w.Must(err)
+		must.Do(w.T, err)
 		squatters := place{w, w.Name + "-b"}
 		_, err = w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: squatters.namespace}}, metav1.CreateOptions{})
-		w.Must(err)
+		must.Do(w.T, err)
 		w.run()
 		squatters.create("older", annotation.LoadBalancerID, theirs.ID)
 		squatters.refused("older", "it is left alone")

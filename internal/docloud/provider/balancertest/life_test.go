@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func deleteNow() *metav1.DeleteOptions { return &metav1.DeleteOptions{} }
@@ -34,7 +35,7 @@ func (w *world) gone(name string) {
 
 func (w *world) remove(name string) {
 	w.T.Helper()
-	w.Must(w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), name, *deleteNow()))
+	must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), name, *deleteNow()))
 	w.gone(name)
 }
 
@@ -77,11 +78,9 @@ func TestNodesThatGoOrAreExcludedAreTakenOut(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		node, err := w.Client.CoreV1().Nodes().Get(t.Context(), w.NodeName("c"), metav1.GetOptions{})
-		w.Must(err)
+		node := must.Get(w.Client.CoreV1().Nodes().Get(t.Context(), w.NodeName("c"), metav1.GetOptions{})).Or(w.T)
 		node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
-		_, err = w.Client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
-		w.Must(err)
+		must.Get(w.Client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})).Or(w.T)
 		w.eventually("the excluded Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return !w.hasTarget(lb, c) && len(lb.DropletIDs) == 2 })
 		w.DeleteNode(w.NodeName("b"))
 		w.eventually("the lost Node to be no target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return len(lb.DropletIDs) == 1 })
@@ -94,7 +93,7 @@ func TestLoadBalancerThatWasEditedElsewhereIsRepaired(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) {
+		must.Do(w.T, w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) {
 			lb.ForwardingRules[0].TargetPort = 1
 			lb.DropletIDs = nil
 		}))
@@ -115,7 +114,7 @@ func TestLoadBalancerThatWasDeletedElsewhereIsMadeAnew(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		w.Must(w.Account.DeleteLoadBalancer(lb.ID))
+		must.Do(w.T, w.Account.DeleteLoadBalancer(lb.ID))
 		testkit.Eventually(t, "another load balancer", func() string {
 			if w.Service("web").Annotations[annotation.LoadBalancerID] == lb.ID {
 				return w.Story()
@@ -147,7 +146,7 @@ func TestDeletionDisownRenameAndChangeOfType(t *testing.T) {
 		}
 
 		w.annotate("disowned", annotation.Disown, "true")
-		w.Must(w.Account.EditLoadBalancer(disowned.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
+		must.Do(w.T, w.Account.EditLoadBalancer(disowned.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
 		w.resyncs()
 		w.remove("disowned")
 		if lb, err := w.Account.LoadBalancer(disowned.ID); err != nil || !lb.EnableProxyProtocol {
@@ -182,7 +181,7 @@ func TestADisownedLoadBalancerIsNotChangedByAnInformerThatLags(t *testing.T) {
 		defer func() { <-w.view }()
 		mark := w.Sim.Mark()
 		w.annotate("web", annotation.Disown, "true")
-		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
+		must.Do(w.T, w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.EnableProxyProtocol = true }))
 		w.resyncs()
 		if got := w.Writes(mark); len(got) != 0 {
 			t.Errorf("writes %v, want none", got)
@@ -200,8 +199,7 @@ func TestLoadBalancerClassIsLeftToOthers(t *testing.T) {
 				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/other"), Ports: []corev1.ServicePort{{Port: 80}},
 			},
 		}
-		_, err := w.Client.CoreV1().Services(w.Name).Create(t.Context(), s, metav1.CreateOptions{})
-		w.Must(err)
+		must.Get(w.Client.CoreV1().Services(w.Name).Create(t.Context(), s, metav1.CreateOptions{})).Or(w.T)
 		w.create("web")
 		w.balancer("web")
 		w.resyncs()
@@ -215,19 +213,17 @@ func TestCertificateThatIsRenewedIsNotedAndNotFought(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		byID, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "one", DNSNames: []string{"one.example.com"}})
-		w.Must(err)
+		must.Do(w.T, err)
 		byName, err := w.Account.CreateCertificate(digitalocean.CertificateSpec{Name: "two", DNSNames: []string{"two.example.com"}})
-		w.Must(err)
+		must.Do(w.T, err)
 		w.run()
 		w.create("by-id", "protocol", "https", "certificate-id", byID.ID)
 		w.create("by-name", "protocol", "https", "certificate-name", "two")
 		w.balancer("by-id")
 		w.balancer("by-name")
 		mark := w.Sim.Mark()
-		renewed, err := w.Account.RotateCertificate(byID.ID)
-		w.Must(err)
-		_, err = w.Account.RotateCertificate(byName.ID)
-		w.Must(err)
+		renewed := must.Get(w.Account.RotateCertificate(byID.ID)).Or(w.T)
+		must.Get(w.Account.RotateCertificate(byName.ID)).Or(w.T)
 		testkit.Eventually(t, "the renewed certificate on the service", func() string {
 			if w.Service("by-id").Annotations[annotation.CertificateID] != renewed.ID {
 				return w.Story()

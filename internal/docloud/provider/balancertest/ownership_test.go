@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // place is a namespace in which somebody may write Services.
@@ -37,7 +38,7 @@ func places(t *testing.T, attack func(t *testing.T, w *world, from place)) {
 				if another {
 					from.namespace = w.Name + "-b"
 					_, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: from.namespace}}, metav1.CreateOptions{})
-					w.Must(err)
+					must.Do(w.T, err)
 				}
 				attack(t, w, from)
 			})
@@ -60,7 +61,7 @@ func (p place) annotate(name string, pairs ...string) {
 	}
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%s}}}`, strings.Join(parts, ","))
 	_, err := p.Client.CoreV1().Services(p.namespace).Patch(p.T.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-	p.Must(err)
+	must.Do(p.T, err)
 }
 
 // allows is an administrator who lets the place's Services take load balancers over.
@@ -68,18 +69,16 @@ func (p place) allows(ids string) {
 	p.T.Helper()
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, loadbalancer.TakeOverAnnotation, ids)
 	_, err := p.Client.CoreV1().Namespaces().Patch(p.T.Context(), p.namespace, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-	p.Must(err)
+	must.Do(p.T, err)
 }
 
 // refused waits until a Service is told why it does not get a load balancer: by an event and by its condition.
 func (p place) refused(name string, parts ...string) {
 	p.T.Helper()
 	testkit.Eventually(p.T, "a refusal of service "+name, func() string {
-		s, err := p.Client.CoreV1().Services(p.namespace).Get(p.T.Context(), name, metav1.GetOptions{})
-		p.Must(err)
+		s := must.Get(p.Client.CoreV1().Services(p.namespace).Get(p.T.Context(), name, metav1.GetOptions{})).Or(p.T)
 		c := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionOwned)
-		list, err := p.Client.CoreV1().Events(p.namespace).List(p.T.Context(), metav1.ListOptions{})
-		p.Must(err)
+		list := must.Get(p.Client.CoreV1().Events(p.namespace).List(p.T.Context(), metav1.ListOptions{})).Or(p.T)
 		for _, e := range list.Items {
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "LoadBalancerForeign" || e.InvolvedObject.Name != name || e.Reason != c.Reason || e.Message != c.Message {
 				continue
@@ -99,7 +98,7 @@ func (p place) refused(name string, parts ...string) {
 // remove deletes a Service and waits until it is gone.
 func (p place) remove(name string) {
 	p.T.Helper()
-	p.Must(p.Client.CoreV1().Services(p.namespace).Delete(p.T.Context(), name, *deleteNow()))
+	must.Do(p.T, p.Client.CoreV1().Services(p.namespace).Delete(p.T.Context(), name, *deleteNow()))
 	testkit.Eventually(p.T, "service "+name+" to go", func() string {
 		if _, err := p.Client.CoreV1().Services(p.namespace).Get(p.T.Context(), name, metav1.GetOptions{}); err == nil {
 			return p.Story()
@@ -130,7 +129,7 @@ func TestAnIDTakesNothingThatIsNotTheClusters(t *testing.T) {
 					droplets = append(droplets, d.ID)
 				}
 				theirs, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "edge", Tags: tags, DropletIDs: droplets})
-				w.Must(err)
+				must.Do(w.T, err)
 				w.run()
 				w.create("bystander")
 				w.balancer("bystander")
@@ -180,12 +179,11 @@ func TestAHostnameInTheStatusProvesNothing(t *testing.T) {
 			droplets = append(droplets, d.ID)
 		}
 		byHand, err := w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "by-hand", Tags: []string{"by-hand"}, DropletIDs: droplets})
-		w.Must(err)
+		must.Do(w.T, err)
 		w.run()
 		from.create("thief", "hostname", "thief.example", "name", "bait")
 		testkit.Eventually(t, "the hostname in the thief's status", func() string {
-			s, err := w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "thief", metav1.GetOptions{})
-			w.Must(err)
+			s := must.Get(w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "thief", metav1.GetOptions{})).Or(w.T)
 			return map[bool]string{true: w.Story()}[published(s) != "thief.example"]
 		})
 		w.create("victim", "name", "edge")
@@ -236,7 +234,7 @@ func TestWhatWasHandedOverIsNotTakenBack(t *testing.T) {
 		var lb digitalocean.LoadBalancer
 		testkit.Eventually(t, "a load balancer", func() string {
 			s, err := w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "before", metav1.GetOptions{})
-			w.Must(err)
+			must.Do(w.T, err)
 			lb, err = w.Account.LoadBalancer(s.Annotations[annotation.LoadBalancerID])
 			return map[bool]string{true: w.Story()}[err != nil || published(s) == "" || published(s) != lb.IP]
 		})
@@ -273,8 +271,7 @@ func TestWhatAServiceHasIsNotChangedForAnother(t *testing.T) {
 		from.create("greedy")
 		has := place{w, from.namespace}
 		testkit.Eventually(w.T, "an address", func() string {
-			s, err := has.Client.CoreV1().Services(has.namespace).Get(w.T.Context(), "greedy", metav1.GetOptions{})
-			w.Must(err)
+			s := must.Get(has.Client.CoreV1().Services(has.namespace).Get(w.T.Context(), "greedy", metav1.GetOptions{})).Or(w.T)
 			return map[bool]string{true: w.Story()}[published(s) == ""]
 		})
 		mark := w.Sim.Mark()
@@ -304,7 +301,7 @@ func TestHandOver(t *testing.T) {
 				if c.tags != nil {
 					var err error
 					lb, err = w.Account.CreateLoadBalancer(digitalocean.LoadBalancer{Name: "edge", Tags: c.tags})
-					w.Must(err)
+					must.Do(w.T, err)
 					c.allow(w, from, lb.ID)
 					w.run()
 				} else {
@@ -321,8 +318,7 @@ func TestHandOver(t *testing.T) {
 				}
 				from.create("after", "name", "edge", annotation.LoadBalancerID, lb.ID)
 				testkit.Eventually(t, "the hand-over", func() string {
-					s, err := w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "after", metav1.GetOptions{})
-					w.Must(err)
+					s := must.Get(w.Client.CoreV1().Services(from.namespace).Get(t.Context(), "after", metav1.GetOptions{})).Or(w.T)
 					held := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionHeld)
 					if now, err := w.Account.LoadBalancer(lb.ID); err == nil && published(s) == now.IP && now.IP != "" &&
 						held != nil && held.Message == lb.ID && held.Reason == loadbalancer.RecordTakenOver && len(now.Tags) == 1 && now.Tags[0] == "k8s:"+w.Name {

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // cutPost cuts the connection after the first POST of a load balancer was served, and all that comes after it until the returned function is
@@ -117,7 +118,7 @@ func TestDeletionAfterACrashLeavesNothing(t *testing.T) {
 		<-cut
 		w.Stop()
 		w.annotate("web", "name", w.Name+"-new")
-		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
+		must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
 		restore()
 		w.timing.FirstRetry = 200 * time.Millisecond
 		w.run()
@@ -132,7 +133,7 @@ func TestDeletionAfterACrashLeavesNothing(t *testing.T) {
 func TestRenameAfterARefusalUsesTheNewName(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
-		w.Must(w.Sim.Inject(fault.Rule{Route: createRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
+		must.Do(w.T, w.Sim.Inject(fault.Rule{Route: createRoute, Kind: fault.Error, Status: http.StatusUnprocessableEntity, Nth: 1, Times: -1}))
 		w.run()
 		w.create("web", "name", w.Name+"-old")
 		testkit.Eventually(t, "a refusal", func() string {
@@ -165,8 +166,7 @@ func TestALeftoverIsToldOfOnce(t *testing.T) {
 		w.PatchService("web", map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.LoadBalancerID: nil}}})
 		lost := w.Service("web")
 		lost.Status = corev1.ServiceStatus{}
-		_, err := w.Client.CoreV1().Services(lost.Namespace).UpdateStatus(t.Context(), lost, metav1.UpdateOptions{})
-		w.Must(err)
+		must.Get(w.Client.CoreV1().Services(lost.Namespace).UpdateStatus(t.Context(), lost, metav1.UpdateOptions{})).Or(w.T)
 		w.run()
 		testkit.Eventually(t, "a second load balancer", func() string {
 			if all := w.Account.LoadBalancers(); len(all) != 2 {
@@ -188,7 +188,7 @@ func TestTagsOfOthersStayAndALostOneDoesNotMatter(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"team-a", "prod"} }))
+		must.Do(w.T, w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = []string{"team-a", "prod"} }))
 		w.resyncs()
 		w.annotate("web", "enable-backend-keepalive", "true")
 		w.eventually("the change, with all tags", lb.ID, func(lb digitalocean.LoadBalancer) bool {
@@ -197,7 +197,7 @@ func TestTagsOfOthersStayAndALostOneDoesNotMatter(t *testing.T) {
 		if again := w.balancer("web"); again.ID != lb.ID {
 			t.Errorf("load balancer %s, want %s", again.ID, lb.ID)
 		}
-		w.Must(w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = nil }))
+		must.Do(w.T, w.Account.EditLoadBalancer(lb.ID, func(lb *digitalocean.LoadBalancer) { lb.Tags = nil }))
 		w.remove("web")
 		testkit.Eventually(t, "the load balancer to be gone", func() string {
 			if _, err := w.Account.LoadBalancer(lb.ID); err == nil {

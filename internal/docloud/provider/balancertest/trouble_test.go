@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) {
@@ -25,7 +26,7 @@ func TestPostThatWasCutAfterItWasAppliedMakesNoDuplicate(t *testing.T) {
 				t.Parallel()
 				simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 					w.Sim.SetConsistency(consistency)
-					w.Must(w.Sim.Inject(fault.Rule{Route: createRoute, Kind: kind, Nth: 1}))
+					must.Do(w.T, w.Sim.Inject(fault.Rule{Route: createRoute, Kind: kind, Nth: 1}))
 					w.run()
 					w.create("web")
 					w.create("named", "name", w.Name)
@@ -86,7 +87,7 @@ func (w *world) lifeOfThree(crashed <-chan struct{}) {
 	}
 	w.annotate("one", "enable-proxy-protocol", "true")
 	until("the PUT", func() bool { return w.Writes(0)["PUT /v2/load_balancers/{lb_id}"] > 0 })
-	w.Must(w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), "three", *deleteNow()))
+	must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(w.T.Context(), "three", *deleteNow()))
 	until("the DELETE", func() bool { return w.Writes(0)["DELETE /v2/load_balancers/{lb_id}"] > 0 })
 	w.node("c")
 	until("the droplets", func() bool { return w.Writes(0)["POST /v2/load_balancers/{lb_id}/droplets"] > 0 })
@@ -125,10 +126,10 @@ func TestListsThatFailOrAreNotWholeChangeNothing(t *testing.T) {
 				w.create("untouched", "hostname", "x.example.com")
 				w.balancerID("untouched")
 				rule.Nth, rule.Times = 1, -1
-				w.Must(w.Sim.Inject(rule))
+				must.Do(w.T, w.Sim.Inject(rule))
 				mark := w.Sim.Mark()
 				w.Struck(mark, 3) // what was read before is too old by now
-				w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "later-deleted", *deleteNow()))
+				must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "later-deleted", *deleteNow()))
 				strikes := 10
 				if rule.Kind == fault.TooManyRequests {
 					strikes = 2 // nothing is asked before it is time
@@ -171,7 +172,7 @@ func TestNothingIsMadeOrGivenUpOnAnotherAccount(t *testing.T) {
 		w.balancer("deleted")
 		w.Token.Set("theirs")
 		mark := w.Sim.Mark()
-		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "deleted", *deleteNow()))
+		must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "deleted", *deleteNow()))
 		w.create("new")
 		for _, name := range []string{"web", "new", "deleted"} {
 			w.ReportedOnce(name, "DigitalOceanAccountInDoubt", "account")
@@ -212,7 +213,7 @@ func TestAnotherAccountDoesNotConfirmADeletion(t *testing.T) {
 			asked <- struct{}{}
 			return nil
 		})
-		w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
+		must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "web", *deleteNow()))
 		select {
 		case <-asked:
 		case <-t.Context().Done():
@@ -270,7 +271,7 @@ func TestDropletThatIsGoneDoesNotKeepOthersFromBeingServed(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		w.Must(w.Account.DeleteDroplet(w.NodeName("b"))) // its Node stays
+		must.Do(w.T, w.Account.DeleteDroplet(w.NodeName("b"))) // its Node stays
 		c := w.node("c")
 		w.eventually("the new Node to be a target", lb.ID, func(lb digitalocean.LoadBalancer) bool { return w.hasTarget(lb, c) })
 	})
@@ -282,7 +283,7 @@ func TestBusyLoadBalancerIsChangedLater(t *testing.T) {
 		w.run()
 		w.create("web")
 		lb := w.balancer("web")
-		w.Must(w.Account.MakeBusy(lb.ID, 2*time.Second))
+		must.Do(w.T, w.Account.MakeBusy(lb.ID, 2*time.Second))
 		w.annotate("web", "enable-backend-keepalive", "true")
 		w.eventually("the change", lb.ID, func(lb digitalocean.LoadBalancer) bool { return lb.EnableBackendKeepalive })
 		if told := w.events("LoadBalancerRepaired"); len(told) > 0 {
@@ -318,7 +319,7 @@ func TestFaultsOfAllKindsEndWell(t *testing.T) {
 				w.DeleteNode(w.NodeName("a"))
 				w.run()
 				w.annotate("s1", "name", w.Name+"-renamed")
-				w.Must(w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "s3", *deleteNow()))
+				must.Do(w.T, w.Client.CoreV1().Services(w.Name).Delete(t.Context(), "s3", *deleteNow()))
 				w.resyncs()
 				w.Sim.ClearFaults()
 				w.gone("s3")

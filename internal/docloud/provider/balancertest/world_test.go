@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { cloud.Main(m) }
@@ -109,7 +110,7 @@ func (w *world) run() {
 	provided.SetInformers(p.Informers)
 	services, nodes := p.Informers.Core().V1().Services(), provider.QuietNodes(p.Informers.Core().V1().Nodes())
 	controller, err := servicecontroller.New(provided, p.Client, services, nodes, "kubernetes", featuregate.NewFeatureGate())
-	w.Must(err)
+	must.Do(w.T, err)
 	p.Start(func(ctx context.Context, metrics *controllersmetrics.ControllerManagerMetrics) {
 		controller.Run(ctx, 3, metrics)
 	})
@@ -134,8 +135,7 @@ func (w *world) bareNode(name string) int {
 // address gives a Node the addresses of its droplet.
 func (w *world) address(name string) {
 	w.T.Helper()
-	d, err := w.Account.Droplet(w.NodeName(name))
-	w.Must(err)
+	d := must.Get(w.Account.Droplet(w.NodeName(name))).Or(w.T)
 	w.PatchNode(d.Name, string(w.JSON(map[string]any{"status": map[string]any{"addresses": cloud.Addresses(d)}})), "status")
 }
 

@@ -45,6 +45,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // bubble is a cluster in simulated time: Kubernetes' own controllers with their own periods, the provider, and the simulator all live in one
@@ -223,9 +224,7 @@ func (b *bubble) start(plan death) {
 		URL: "https://api.digitalocean.com", Token: doapi.StaticToken(sim.DefaultToken), Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(p.registry),
 		Transport: wire{process: p, base: b.cloud.Transport(), watch: b.watch},
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	gate, config := &reconcile.Gate{}, machines.DefaultConfig()
 	config.Labels = b.labels
 	p.machines = machines.New(api, machines.NewSnapshot(api, clock.RealClock{}), config, clock.RealClock{}, p.registry)
@@ -244,17 +243,10 @@ func (b *bubble) start(plan death) {
 	cloud.SetInformers(factory)
 	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
 	initializer, err := cloudnode.NewCloudNodeController(provider.WakingNodes(nodes, cloud), p.client, cloud, 5*time.Minute, 1, 1)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.client, cloud, 5*time.Second, 1)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
+	monitor := must.Get(nodelifecycle.NewCloudNodeLifecycleController(nodes, p.client, cloud, 5*time.Second, 1)).Or(b.t)
 	keeper, err := servicecontroller.New(cloud, p.client, services, provider.QuietNodes(nodes), "kubernetes", utilfeature.DefaultFeatureGate)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	synctest.Wait() // until the watches are open: what changes between a list and its watch, the fake API server tells nobody
@@ -280,9 +272,7 @@ func (b *bubble) stop() {
 // boot makes a droplet. Its kubelet takes a while to register its Node.
 func (b *bubble) boot(name string) {
 	b.t.Helper()
-	if _, err := b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}}); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Get(b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}})).Or(b.t)
 }
 
 // join registers the Node of a droplet, ready, as its kubelet does.
@@ -318,9 +308,7 @@ func (b *bubble) serve(name string, port int32, edit ...func(*corev1.Service)) {
 // add adds an object and lets who watches see it: a fake watch holds a hundred changes and no more.
 func (b *bubble) add(object runtime.Object) {
 	b.t.Helper()
-	if err := b.tracker.Add(object); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.tracker.Add(object))
 	synctest.Wait()
 }
 
@@ -330,10 +318,7 @@ func elapse(d time.Duration) { <-time.After(d) }
 // member is join for a Node that was initialized long ago.
 func (b *bubble) member(name string) *corev1.Node {
 	b.t.Helper()
-	d, err := b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	d := must.Get(b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: name, Tags: []string{workerTag}})).Or(b.t)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{
 			corev1.LabelInstanceTypeStable: d.SizeSlug, corev1.LabelInstanceType: d.SizeSlug,
@@ -360,44 +345,29 @@ func (b *bubble) member(name string) *corev1.Node {
 // unready makes a Node not ready, as the node lifecycle controller of Kubernetes does when its kubelet is silent.
 func (b *bubble) unready(name string) {
 	b.t.Helper()
-	node, err := b.store.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	node := must.Get(b.store.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})).Or(b.t)
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, metav1.Now()
-	if _, err := b.store.CoreV1().Nodes().UpdateStatus(b.t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Get(b.store.CoreV1().Nodes().UpdateStatus(b.t.Context(), node, metav1.UpdateOptions{})).Or(b.t)
 }
 
 // leave deletes a Node and its droplet, as an autoscaler does.
 func (b *bubble) leave(name string) {
 	b.t.Helper()
-	if err := b.store.CoreV1().Nodes().Delete(b.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := b.cloud.Account("").DeleteDroplet(name); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.store.CoreV1().Nodes().Delete(b.t.Context(), name, metav1.DeleteOptions{}))
+	must.Do(b.t, b.cloud.Account("").DeleteDroplet(name))
 }
 
 // nodes is how many Nodes there are.
 func (b *bubble) nodes() int {
 	b.t.Helper()
-	list, err := b.store.CoreV1().Nodes().List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	list := must.Get(b.store.CoreV1().Nodes().List(b.t.Context(), metav1.ListOptions{})).Or(b.t)
 	return len(list.Items)
 }
 
 // addresses are those of all Services, by name, empty for none.
 func (b *bubble) addresses() map[string]string {
 	b.t.Helper()
-	list, err := b.store.CoreV1().Services("").List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	list := must.Get(b.store.CoreV1().Services("").List(b.t.Context(), metav1.ListOptions{})).Or(b.t)
 	out := map[string]string{}
 	for _, s := range list.Items {
 		out[s.Name] = ""
@@ -411,10 +381,7 @@ func (b *bubble) addresses() map[string]string {
 // events are all that were sent.
 func (b *bubble) events() []corev1.Event {
 	b.t.Helper()
-	list, err := b.store.CoreV1().Events("").List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	list := must.Get(b.store.CoreV1().Events("").List(b.t.Context(), metav1.ListOptions{})).Or(b.t)
 	return list.Items
 }
 
@@ -434,10 +401,7 @@ func inBubble(b *testing.B, deed func(tb testing.TB)) {
 // service returns a Service.
 func (b *bubble) service(name string) *corev1.Service {
 	b.t.Helper()
-	s, err := b.store.CoreV1().Services("default").Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	s := must.Get(b.store.CoreV1().Services("default").Get(b.t.Context(), name, metav1.GetOptions{})).Or(b.t)
 	return s
 }
 
@@ -446,18 +410,13 @@ func (b *bubble) change(name string, edit func(*corev1.Service)) {
 	b.t.Helper()
 	s := b.service(name)
 	edit(s)
-	if _, err := b.store.CoreV1().Services("default").Update(b.t.Context(), s, metav1.UpdateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Get(b.store.CoreV1().Services("default").Update(b.t.Context(), s, metav1.UpdateOptions{})).Or(b.t)
 }
 
 // node returns a Node.
 func (b *bubble) node(name string) *corev1.Node {
 	b.t.Helper()
-	n, err := b.store.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	n := must.Get(b.store.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})).Or(b.t)
 	return n
 }
 

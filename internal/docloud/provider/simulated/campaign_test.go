@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Whatever fails and whenever the leader is killed: all ends as it must be, and nothing was made twice or deleted that should not be.
@@ -187,9 +188,7 @@ func (h *history) deeds() []deed {
 
 func (h *history) inject(rules ...fault.Rule) {
 	h.t.Helper()
-	if err := h.b.cloud.Inject(rules...); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.b.cloud.Inject(rules...))
 }
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) } //nolint:gosec // it is to be the same again

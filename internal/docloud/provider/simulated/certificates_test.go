@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A certificate that stays pending costs little, however many Services wait for it, and one that is in use costs what one by name does.
@@ -24,12 +25,8 @@ func TestCertificatesThatAreAwaitedCostLittle(t *testing.T) {
 		defer b.stop()
 		account := b.cloud.Account("")
 		pending, err := account.CreateCertificate(sim.CertificateSpec{Name: loadbalancer.ManagedName([]string{"example.com"}), DNSNames: []string{"example.com"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := account.SetCertificateState(pending.ID, "pending"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, account.SetCertificateState(pending.ID, "pending"))
 		const services = 10
 		b.cloud.ResetJournal()
 		for i := range services {
@@ -49,9 +46,7 @@ func TestCertificatesThatAreAwaitedCostLittle(t *testing.T) {
 		if n := stats.Count("POST /v2/load") + stats.Count("PUT /v2/load") + stats.Count("DELETE /v2/load") + stats.Count("POST /v2/certificates"); n > 0 {
 			t.Errorf("waiting made %d writes: %v", n, stats.Routes)
 		}
-		if err := account.SetCertificateState(pending.ID, "verified"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, account.SetCertificateState(pending.ID, "verified"))
 		elapse(15 * time.Minute)
 		for i := range services {
 			lb, err := account.LoadBalancer(b.service(fmt.Sprintf("s%d", i)).Annotations[annotation.LoadBalancerID])

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A load balancer takes a minute, and is busy for a while after each change.
@@ -131,13 +132,9 @@ func TestNodesInDoubtCostABoundedNumberOfCalls(t *testing.T) {
 		b := settled(t, nodes, 1)
 		defer b.stop()
 		quiet := b.spent(func() { elapse(time.Hour) }).Total
-		if err := b.cloud.Inject(fault.Rule{Route: "GET /v2/droplets/{droplet_id}", Kind: fault.Error, Nth: 1, Times: -1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.cloud.Inject(fault.Rule{Route: "GET /v2/droplets/{droplet_id}", Kind: fault.Error, Nth: 1, Times: -1}))
 		for n := range lost {
-			if err := b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)))
 			b.unready(fmt.Sprintf("node-%d", n))
 		}
 		elapse(time.Minute)
@@ -170,18 +167,13 @@ func TestAMachineThatJoinsIsServedWhileALostOneLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := settled(t, 5, 1)
 		defer b.stop()
-		if err := b.cloud.Account("").DeleteDroplet("node-0"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.cloud.Account("").DeleteDroplet("node-0"))
 		b.change("service-0", func(s *corev1.Service) { s.Annotations[annotation.Prefix+"healthcheck-healthy-threshold"] = "4" }) // a PUT with all droplets
 		elapse(time.Second)
 		b.boot("new")
 		b.join("new")
 		elapse(30 * time.Second)
-		droplet, err := b.cloud.Account("").Droplet("new")
-		if err != nil {
-			t.Fatal(err)
-		}
+		droplet := must.Get(b.cloud.Account("").Droplet("new")).Or(t)
 		if lbs := b.cloud.Account("").LoadBalancers(); !slices.Contains(lbs[0].DropletIDs, droplet.ID) || len(lbs[0].DropletIDs) != 5 {
 			t.Errorf("the load balancer has %v, droplet %d has joined", lbs[0].DropletIDs, droplet.ID)
 		}
@@ -195,9 +187,7 @@ func TestALargeScaleDownIsDoneInMinutes(t *testing.T) {
 		b := settled(t, 200, 1)
 		defer b.stop()
 		for n := range 100 {
-			if err := b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.cloud.Account("").DeleteDroplet(fmt.Sprintf("node-%d", n)))
 			b.unready(fmt.Sprintf("node-%d", n))
 		}
 		began := time.Now()
@@ -296,29 +286,19 @@ func TestAPublicAddressThatComesLateIsServedSoon(t *testing.T) {
 			account := b.cloud.Account("")
 			private := func(name string) sim.Networks {
 				b.boot(name)
-				droplet, err := account.Droplet(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				droplet := must.Get(account.Droplet(name)).Or(t)
 				some := sim.Networks{V4: slices.DeleteFunc(slices.Clone(droplet.Networks.V4), func(n sim.NetworkV4) bool { return n.Type == "public" })}
-				if err := account.SetDropletNetworks(name, some); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, account.SetDropletNetworks(name, some))
 				return droplet.Networks
 			}
 			all := private("late")
 			stats := b.spent(func() {
 				b.join("late")
 				elapse(after)
-				if err := account.SetDropletNetworks("late", all); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, account.SetDropletNetworks("late", all))
 				elapse(most)
 			})
-			droplet, err := account.Droplet("late")
-			if err != nil {
-				t.Fatal(err)
-			}
+			droplet := must.Get(account.Droplet("late")).Or(t)
 			if lb := account.LoadBalancers()[0]; !slices.Contains(lb.DropletIDs, droplet.ID) {
 				t.Errorf("%s after its public address came, which took %s, the machine is not a target: %v, %v", most, after, b.node("late").Status.Addresses, stats.Routes)
 			}
@@ -474,9 +454,7 @@ func TestNoCallIsWastedWhileLimited(t *testing.T) {
 		for n := range 5 {
 			b.unready(fmt.Sprintf("node-%d", n))
 		}
-		if err := b.cloud.Inject(fault.Rule{Kind: fault.TooManyRequests, Delay: 2 * time.Minute, Probability: 0.3}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.cloud.Inject(fault.Rule{Kind: fault.TooManyRequests, Delay: 2 * time.Minute, Probability: 0.3}))
 		b.cloud.ResetJournal()
 		for i := range 10 {
 			b.boot(fmt.Sprintf("new-%d", i))

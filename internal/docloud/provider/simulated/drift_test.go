@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // hands are what somebody changes in DigitalOcean's panel.
@@ -61,18 +62,13 @@ func TestDriftIsRepairedWithinAMinute(t *testing.T) {
 		}
 		b.cloud.ResetJournal()
 		its := func() sim.LoadBalancer {
-			lb, err := account.LoadBalancer(b.service("service-0").Annotations[annotation.LoadBalancerID])
-			if err != nil {
-				t.Fatal(err)
-			}
+			lb := must.Get(account.LoadBalancer(b.service("service-0").Annotations[annotation.LoadBalancerID])).Or(t)
 			return lb
 		}
 		for what, hand := range hands() {
 			lb := its()
 			before := settings(lb)
-			if err := account.EditLoadBalancer(lb.ID, hand); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, account.EditLoadBalancer(lb.ID, hand))
 			repaired(what, func() bool { now, _ := account.LoadBalancer(lb.ID); return reflect.DeepEqual(settings(now), before) })
 		}
 		if n := b.cloud.Stats().Count("GET /v2/load_balancers/{lb_id}"); n > 0 {
@@ -81,13 +77,9 @@ func TestDriftIsRepairedWithinAMinute(t *testing.T) {
 		lb := its()
 		b.set("default", "service-0", "7") // what the list shows soon after counts less than this change
 		elapse(2 * time.Second)
-		if err := account.EditLoadBalancer(lb.ID, hands()["the health check"]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, account.EditLoadBalancer(lb.ID, hands()["the health check"]))
 		repaired("right after a change of our own", func() bool { now, _ := account.LoadBalancer(lb.ID); return now.HealthCheck.Port != 9 })
-		if err := account.DeleteLoadBalancer(lb.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, account.DeleteLoadBalancer(lb.ID))
 		repaired("deleted", func() bool { return len(account.LoadBalancers()) == 3 })
 		told := 0
 		for _, e := range b.events() {
@@ -138,9 +130,7 @@ func TestNotReadyMachinesCostAHundredCalls(t *testing.T) {
 					}
 				}
 				// One whose droplet is destroyed now is not forgotten.
-				if err := b.cloud.Account("").DeleteDroplet("node-0"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.cloud.Account("").DeleteDroplet("node-0"))
 				if elapse(28 * time.Minute); b.has("node-0") {
 					t.Error("28 minutes after its droplet was destroyed the Node is still there")
 				}

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const (
@@ -85,9 +86,7 @@ func (h *history) closePort() {
 	name := names[h.random.IntN(len(names))]
 	h.say("... %s", name)
 	delete(h.opened, name)
-	if err := h.b.store.CoreV1().Services("default").Delete(h.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.b.store.CoreV1().Services("default").Delete(h.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // own are the firewalls that have the cluster's name.
@@ -98,21 +97,17 @@ func (h *history) firewalls() []sim.Firewall {
 func (h *history) editFirewallElsewhere() {
 	h.t.Helper()
 	for _, f := range h.firewalls() {
-		if err := h.b.cloud.Account("").EditFirewall(f.ID, func(f *sim.Firewall) {
+		must.Do(h.t, h.b.cloud.Account("").EditFirewall(f.ID, func(f *sim.Firewall) {
 			f.InboundRules = f.InboundRules[:len(f.InboundRules)/2]
 			f.InboundRules = append(f.InboundRules, sim.InboundRule{Protocol: "tcp", Ports: "22", Sources: everyone()})
-		}); err != nil {
-			h.t.Fatal(err)
-		}
+		}))
 	}
 }
 
 func (h *history) deleteFirewallElsewhere() {
 	h.t.Helper()
 	for _, f := range h.firewalls() {
-		if err := h.b.cloud.Account("").DeleteFirewall(f.ID); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Do(h.t, h.b.cloud.Account("").DeleteFirewall(f.ID))
 	}
 }
 

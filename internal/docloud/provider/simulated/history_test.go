@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // history is a cluster to which things happen, and what must be true of it at any time and at the end.
@@ -93,9 +94,7 @@ func (h *history) begin() {
 		Name: "another-clusters", Region: &sim.Region{Slug: "nyc1"}, Tags: []string{"k8s:another"},
 		ForwardingRules: []sim.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, err)
 	nobodys := []string{"k8s:another"}
 	if h.foreignFirewall, err = h.b.cloud.Account("").CreateFirewall(sim.Firewall{
 		Name: "another-clusters", Tags: &nobodys, InboundRules: []sim.InboundRule{{Protocol: "tcp", Ports: "80", Sources: everyone()}},
@@ -213,9 +212,7 @@ func (h *history) loseDroplet() {
 	h.say("... %s", name)
 	delete(h.alive, name)
 	h.lost[name] = true
-	if err := h.b.cloud.Account("").DeleteDroplet(name); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, h.b.cloud.Account("").DeleteDroplet(name))
 	h.b.unready(name)
 }
 
@@ -235,12 +232,10 @@ func (h *history) editElsewhere() {
 	if all := h.ours(); len(all) > 0 {
 		lb := all[h.random.IntN(len(all))]
 		h.say("... %s", lb.Name)
-		if err := h.b.cloud.Account("").EditLoadBalancer(lb.ID, func(lb *sim.LoadBalancer) {
+		must.Do(h.t, h.b.cloud.Account("").EditLoadBalancer(lb.ID, func(lb *sim.LoadBalancer) {
 			lb.DropletIDs = nil
 			lb.RedirectHTTPToHTTPS = !lb.RedirectHTTPToHTTPS
-		}); err != nil {
-			h.t.Fatal(err)
-		}
+		}))
 	}
 }
 
@@ -249,9 +244,7 @@ func (h *history) deleteElsewhere() {
 	if all := h.ours(); len(all) > 0 {
 		lb := all[h.random.IntN(len(all))]
 		h.say("... %s", lb.Name)
-		if err := h.b.cloud.Account("").DeleteLoadBalancer(lb.ID); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Do(h.t, h.b.cloud.Account("").DeleteLoadBalancer(lb.ID))
 	}
 }
 

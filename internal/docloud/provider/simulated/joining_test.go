@@ -15,6 +15,7 @@ import (
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // crowd lets Nodes join one after another and returns how long each waited until it was described; the second is how
@@ -53,10 +54,7 @@ func (b *bubble) crowd(n int, between time.Duration, join func(name string)) (wa
 // named makes a Node name its droplet, as a kubelet does with --provider-id.
 func (b *bubble) named(name string) func(*corev1.Node) {
 	b.t.Helper()
-	d, err := b.cloud.Account("").Droplet(name)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	d := must.Get(b.cloud.Account("").Droplet(name)).Or(b.t)
 	return func(n *corev1.Node) { n.Spec.ProviderID = fmt.Sprintf("digitalocean://%d", d.ID) }
 }
 
@@ -116,9 +114,7 @@ func TestNodesThatWaitAreWoken(t *testing.T) {
 					if name == fmt.Sprintf("new-%d", nodes-1) {
 						elapse(lasts)
 						for _, cure := range end {
-							if err := cure(); err != nil {
-								t.Fatal(err)
-							}
+							must.Do(t, cure())
 						}
 					}
 				})
@@ -144,8 +140,6 @@ func (b *bubble) trouble(kind, name string) (end func() error) {
 		err = account.SetDropletNetworks(name, sim.Networks{})
 		end = func() error { return account.SetDropletNetworks(name, d.Networks) }
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	return end
 }

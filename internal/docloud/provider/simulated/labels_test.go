@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // labeledFleet is a cluster whose droplets have tags, with labels of them or without, that has run for a quarter of an hour.
@@ -29,9 +30,7 @@ func labeledFleet(t *testing.T, nodes int, labels instance.TagLabels) *bubble {
 func (b *bubble) tagAll(nodes int, tags ...string) {
 	b.t.Helper()
 	for i := range nodes {
-		if err := b.cloud.Account("").SetDropletTags(fmt.Sprintf("node-%d", i), tags...); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Do(b.t, b.cloud.Account("").SetDropletTags(fmt.Sprintf("node-%d", i), tags...))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // on is an EndpointSlice of service-0 with pods on these Nodes.
@@ -35,10 +36,7 @@ func (b *bubble) targets(when string, nodes ...string) {
 	account := b.cloud.Account("")
 	var want []int
 	for _, name := range nodes {
-		droplet, err := account.Droplet(name)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		droplet := must.Get(account.Droplet(name)).Or(b.t)
 		want = append(want, droplet.ID)
 	}
 	slices.Sort(want)
@@ -64,15 +62,11 @@ func TestTargetsFollowPodsAndLabels(t *testing.T) {
 		b.targets("at first", "node-1")
 		slices := b.store.DiscoveryV1().EndpointSlices("default")
 		for _, nodes := range [][]string{{"node-1", "node-2"}, {"node-2"}} {
-			if _, err := slices.Update(t.Context(), on(nodes...), metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(slices.Update(t.Context(), on(nodes...), metav1.UpdateOptions{})).Or(t)
 			elapse(15 * time.Second)
 			b.targets("after a pod has come or gone", nodes...)
 		}
-		if err := slices.Delete(t.Context(), "service-0-abc", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, slices.Delete(t.Context(), "service-0-abc", metav1.DeleteOptions{}))
 		elapse(15 * time.Second)
 		b.targets("without pods", "node-0", "node-1", "node-2", "node-3")
 
@@ -81,9 +75,7 @@ func TestTargetsFollowPodsAndLabels(t *testing.T) {
 		b.targets("no Node is selected: all stay", "node-0", "node-1", "node-2", "node-3")
 		node := b.node("node-3")
 		node.Labels = map[string]string{"role": "edge"}
-		if _, err := b.store.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})).Or(t)
 		elapse(30 * time.Second)
 		b.targets("one Node is selected", "node-3")
 	})

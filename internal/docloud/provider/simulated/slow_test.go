@@ -19,6 +19,7 @@ import (
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // lists counts how often objects were listed, by a part of the query.
@@ -42,9 +43,7 @@ func TestDropletsWithGPUsAreListedWhenTheyMatter(t *testing.T) {
 		if n := b.lists("/v2/droplets", "type=gpus"); n > 4 {
 			t.Errorf("they were listed %d times in an hour without any", n)
 		}
-		if _, err := b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: "gpu-0", Size: "gpu-h100x1-80gb"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.cloud.Account("").CreateDroplet(sim.DropletSpec{Name: "gpu-0", Size: "gpu-h100x1-80gb"})).Or(t)
 		elapse(30 * time.Second)
 		b.join("gpu-0")
 		elapse(15 * time.Second)
@@ -56,9 +55,7 @@ func TestDropletsWithGPUsAreListedWhenTheyMatter(t *testing.T) {
 		if n := b.lists("/v2/droplets", "type=gpus"); n > 4 {
 			t.Errorf("they were listed %d times in an hour with one", n)
 		}
-		if err := b.cloud.Account("").DeleteDroplet("gpu-0"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.cloud.Account("").DeleteDroplet("gpu-0"))
 		b.unready("gpu-0")
 		elapse(time.Minute)
 		if b.has("gpu-0") {
@@ -78,9 +75,7 @@ func TestCertificatesAreListedWhenTheyMatter(t *testing.T) {
 		defer b.stop()
 		certificate := func(name string) sim.Certificate {
 			c, err := b.cloud.Account("").CreateCertificate(sim.CertificateSpec{Name: name, DNSNames: []string{name + ".example.com"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return c
 		}
 		secure := func(service, name string) {
@@ -112,10 +107,7 @@ func TestCertificatesAreListedWhenTheyMatter(t *testing.T) {
 		elapse(3 * time.Minute)
 		used("b", two.ID)
 
-		renewed, err := b.cloud.Account("").RotateCertificate(one.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		renewed := must.Get(b.cloud.Account("").RotateCertificate(one.ID)).Or(t)
 		b.cloud.ResetJournal()
 		elapse(10 * time.Minute)
 		used("a", renewed.ID)
@@ -141,9 +133,7 @@ func TestRenewalsAtAnyMomentMakeNoWrites(t *testing.T) {
 			"by-id": {annotation.CertificateID: ""}, "by-name": {annotation.CertificateName: "by-name"}, "by-domains": {annotation.CertificateDomains: "by-domains.example"},
 		} {
 			c, err := b.cloud.Account("").CreateCertificate(sim.CertificateSpec{Name: name, DNSNames: []string{name + ".example"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ids[name] = c.ID
 			b.serve(name, 443, func(s *corev1.Service) {
 				s.Annotations = map[string]string{annotation.Type: "REGIONAL", annotation.Prefix + "protocol": "https"}
@@ -179,10 +169,7 @@ func TestRenewalsAtAnyMomentMakeNoWrites(t *testing.T) {
 			case wait := <-moments:
 				elapse(wait)
 				name := []string{"by-id", "by-name", "by-domains"}[renewals%3]
-				c, err := b.cloud.Account("").RotateCertificate(ids[name])
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(b.cloud.Account("").RotateCertificate(ids[name])).Or(t)
 				ids[name] = c.ID
 				renewals++
 			case <-time.After(time.Hour):
@@ -209,10 +196,7 @@ func TestAgesAreShown(t *testing.T) {
 				b := settled(t, 2, services)
 				defer b.stop()
 				ages := map[string]float64{}
-				families, err := b.process.registry.Gather()
-				if err != nil {
-					t.Fatal(err)
-				}
+				families := must.Get(b.process.registry.Gather()).Or(t)
 				for _, f := range families {
 					if f.GetName() == "mooring_digitalocean_snapshot_age_seconds" {
 						for _, m := range f.GetMetric() {

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // unfits are the ways in which a Node's droplet cannot be a target, and what people are told of it.
@@ -40,9 +41,7 @@ func unfits() map[string]struct {
 		},
 		"gone": {
 			func(*bubble) sim.DropletSpec { return sim.DropletSpec{} }, func(b *bubble, d sim.Droplet) {
-				if err := b.cloud.Account("").DeleteDroplet(fmt.Sprint(d.ID)); err != nil {
-					b.t.Fatal(err)
-				}
+				must.Do(b.t, b.cloud.Account("").DeleteDroplet(fmt.Sprint(d.ID)))
 			}, "",
 		},
 		"refused without a cause": {
@@ -75,10 +74,7 @@ func TestOneBadTargetHarmsNobody(t *testing.T) {
 				elapse(30 * time.Minute)
 				spec := bad.make(b)
 				spec.Name, spec.Tags = "bad", []string{workerTag}
-				d, err := b.cloud.Account("").CreateDroplet(spec)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(b.cloud.Account("").CreateDroplet(spec)).Or(t)
 				b.join("bad")
 				for i := range 3 {
 					b.boot(fmt.Sprintf("new-%d", i))

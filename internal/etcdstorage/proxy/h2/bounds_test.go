@@ -6,6 +6,7 @@ package h2_test
 import (
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 )
@@ -121,10 +122,7 @@ func TestLastStream(t *testing.T) {
 	_ = p.WriteData(5, true, message(""))
 	_ = p.WriteData(0, false, []byte("x"))
 	for {
-		f, err := p.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(t)
 		if away, ok := f.(*http2.GoAwayFrame); ok {
 			if away.LastStreamID != 5 {
 				t.Errorf("the last stream is %d, want 5", away.LastStreamID)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // result waits for a unary call.
@@ -279,9 +280,7 @@ func TestAnAnswerCountsUntilItIsReleased(t *testing.T) {
 		_, _ = io.Copy(io.Discard, p.Conn)
 	})
 	k := &keeper{result: result{done: make(chan h2.Status, 1)}}
-	if _, err := pool.Start(t.Context(), &h2.Request{Method: "/x"}, append(make([]byte, h2.MessageRoom), "hello"...), k); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Start(t.Context(), &h2.Request{Method: "/x"}, append(make([]byte, h2.MessageRoom), "hello"...), k)).Or(t)
 	if s := <-k.done; !s.OK() || k.own == nil {
 		t.Fatalf("%+v, a buffer: %t", s, k.own != nil)
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // peer speaks HTTP/2 frame by frame, well or badly.
@@ -38,9 +39,7 @@ func newPeer(tb testing.TB, conn net.Conn) *peer {
 	p.AllowIllegalWrites = true
 	p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	p.enc = hpack.NewEncoder(&p.block)
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, conn.SetDeadline(time.Now().Add(patience)))
 	tb.Cleanup(func() { _ = conn.Close() })
 	return p
 }
@@ -48,10 +47,7 @@ func newPeer(tb testing.TB, conn net.Conn) *peer {
 // client begins a connection to a server.
 func clientPeer(tb testing.TB, address string) *peer {
 	tb.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", address)).Or(tb)
 	p := newPeer(tb, conn)
 	_, _ = io.WriteString(conn, http2.ClientPreface)
 	_ = p.WriteSettings()
@@ -203,10 +199,7 @@ func TestNoHTTP2(t *testing.T) {
 		"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "PRI * HTTP/2.0\r\n\r\nXX", "\x00",
 		http2.ClientPreface + "\x00\x00\x00\x00\x00\x00\x00\x00\x01", // DATA before SETTINGS
 	} {
-		conn, err := net.Dial("tcp", g.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", g.Address)).Or(t)
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(conn, begin)
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
@@ -374,9 +367,7 @@ func TestUnreadAnswers(t *testing.T) {
 	request := []byte("x")
 	for {
 		var got []byte
-		if err := conn.Invoke(t.Context(), "/test/echo", &request, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.Invoke(t.Context(), "/test/echo", &request, &got))
 		select {
 		case <-cut:
 			return
@@ -402,9 +393,7 @@ func TestBigAnswerAndNeighbors(t *testing.T) {
 	}()
 	for {
 		request, got := []byte("x"), []byte(nil)
-		if err := conn.Invoke(t.Context(), "/test/echo", &request, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.Invoke(t.Context(), "/test/echo", &request, &got))
 		select {
 		case err := <-big:
 			if err != nil {
@@ -421,10 +410,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, 1, newCore(t).Address)
 	for range 400 {
-		c, err := net.Dial("tcp", g.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", g.Address)).Or(t)
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	request, got := []byte("x"), []byte(nil)
@@ -489,10 +475,7 @@ func (p *peer) noData(d time.Duration) {
 		if err != nil {
 			return
 		}
-		f, err := p.ReadFrame()
-		if err != nil {
-			p.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(p)
 		if _, ok := f.(*http2.DataFrame); ok {
 			p.Error("DATA beyond the window")
 			return
@@ -521,10 +504,7 @@ func TestDrainHandshake(t *testing.T) {
 	p.headers(1, p.request("/test/stream"), false)
 	_ = p.WriteData(1, false, message("hello"))
 	for data := ""; data == ""; {
-		f, err := p.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(t)
 		if d, ok := f.(*http2.DataFrame); ok {
 			data = string(d.Data())
 		}
@@ -536,10 +516,7 @@ func TestDrainHandshake(t *testing.T) {
 	}()
 	var ping *http2.PingFrame
 	for away := false; !away || ping == nil; {
-		f, err := p.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(t)
 		switch f := f.(type) {
 		case *http2.GoAwayFrame:
 			away = f.LastStreamID == 1<<31-1

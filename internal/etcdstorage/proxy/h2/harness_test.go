@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience is how long anything may take; on the busiest machine it takes less.
@@ -260,10 +261,7 @@ func (t *through) Panicked(*h2.Stream, any) h2.Status {
 
 func listen(tb testing.TB) net.Listener {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
 	return l
 }
 
@@ -319,10 +317,7 @@ func dial(tb testing.TB, address string, options ...grpc.DialOption) *grpc.Clien
 	tb.Helper()
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(1<<30)))
-	c, err := grpc.NewClient("passthrough:///"+address, options...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := must.Get(grpc.NewClient("passthrough:///"+address, options...)).Or(tb)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }

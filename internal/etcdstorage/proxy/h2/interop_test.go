@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -179,16 +180,11 @@ func TestUnreadStream(t *testing.T) {
 	g := newGateway(t, 1, newCore(t).Address)
 	conn := dial(t, g.Address, grpc.WithInitialWindowSize(65535), grpc.WithInitialConnWindowSize(1<<30))
 	request := []byte("x")
-	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/test/flood")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/test/flood")).Or(t)
 	_ = s.CloseSend()
 	for range 100 {
 		var got []byte
-		if err := conn.Invoke(t.Context(), "/test/echo", &request, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.Invoke(t.Context(), "/test/echo", &request, &got))
 	}
 	n := 0
 	for {
@@ -197,9 +193,7 @@ func TestUnreadStream(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		n++
 	}
 	if n != 200 {
@@ -215,9 +209,7 @@ func TestCoreLostAndBack(t *testing.T) {
 	conn := dial(t, g.Address)
 	request := []byte("x")
 	var got []byte
-	if err := conn.Invoke(t.Context(), "/test/echo", &request, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Invoke(t.Context(), "/test/echo", &request, &got))
 	ended := make(chan error, 1)
 	go func() {
 		var got []byte
@@ -287,14 +279,10 @@ func TestDrain(t *testing.T) {
 	g := newGateway(t, 1, c.Address)
 	conn := dial(t, g.Address)
 	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m := []byte("x")
 	var got []byte
-	if err := errors.Join(s.SendMsg(&m), s.RecvMsg(&got)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.SendMsg(&m), s.RecvMsg(&got)))
 	drained := make(chan struct{})
 	go func() {
 		g.Server.Drain(t.Context())

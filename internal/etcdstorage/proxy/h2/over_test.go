@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // overGateway is a gateway whose connections are over when the test says so: once for each, or for good.
@@ -35,10 +36,7 @@ func overGateway(t *testing.T, once bool) (*gateway, *atomic.Bool) {
 func (p *peer) hear() {
 	p.Helper()
 	for {
-		f, err := p.ReadFrame()
-		if err != nil {
-			p.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(p)
 		if _, ok := f.(*http2.GoAwayFrame); ok {
 			return
 		}
@@ -54,10 +52,7 @@ func TestOver(t *testing.T) {
 	_ = p.WriteData(1, false, message("hello"))
 	p.headers(3, p.request("/test/echo"), false) // its message comes later
 	for data := ""; data == ""; {
-		f, err := p.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(p.ReadFrame()).Or(t)
 		if d, ok := f.(*http2.DataFrame); ok {
 			data = string(d.Data())
 		}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // changing are credentials of which there is a newer generation when the test says so.
@@ -116,19 +117,14 @@ func (r *renewing) turn(tb testing.TB) {
 // open begins a stream and makes sure that it works.
 func (r *renewing) open(tb testing.TB) *h2.ClientStream {
 	tb.Helper()
-	s, err := r.Stream(tb.Context(), &h2.Request{Method: "/test/stream"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := must.Get(r.Stream(tb.Context(), &h2.Request{Method: "/test/stream"})).Or(tb)
 	echo(tb, s, "first")
 	return s
 }
 
 func echo(tb testing.TB, s *h2.ClientStream, text string) {
 	tb.Helper()
-	if err := s.Send([]byte(text)); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.Send([]byte(text)))
 	if got, err := s.Recv(); err != nil || string(got) != text {
 		tb.Fatalf("came %q, %v", got, err)
 	}
@@ -146,10 +142,7 @@ func TestRenewal(t *testing.T) {
 	default:
 	}
 	hanging := &result{done: make(chan h2.Status, 1)}
-	call, err := r.Start(t.Context(), &h2.Request{Method: "/test/hang"}, make([]byte, h2.MessageRoom), hanging)
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := must.Get(r.Start(t.Context(), &h2.Request{Method: "/test/hang"}, make([]byte, h2.MessageRoom), hanging)).Or(t)
 	eventually(t, "the call that hangs", func() bool { return r.core.Hanging.Load() == 1 })
 
 	r.turn(t)
@@ -187,9 +180,7 @@ func callEcho(tb testing.TB, pool *h2.Pool) (h2.Status, string) {
 	tb.Helper()
 	got := &result{done: make(chan h2.Status, 1)}
 	message := append(make([]byte, h2.MessageRoom), "hello"...)
-	if _, err := pool.Start(tb.Context(), &h2.Request{Method: "/test/echo"}, message, got); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(pool.Start(tb.Context(), &h2.Request{Method: "/test/echo"}, message, got)).Or(tb)
 	return <-got.done, string(got.data)
 }
 
@@ -313,13 +304,8 @@ func TestNoStreamIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	r := newRenewing(t, 0)
 	ctx := slowContext{t.Context(), make(chan struct{})}
-	s, err := r.Stream(ctx, &h2.Request{Method: "/test/hang"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.Stream(ctx, &h2.Request{Method: "/test/hang"})).Or(t)
+	must.Do(t, s.CloseSend())
 	eventually(t, "the stream", func() bool { return r.core.Hanging.Load() == 1 })
 	close(ctx.done)
 	if _, err := s.Recv(); !errors.Is(err, context.Canceled) {

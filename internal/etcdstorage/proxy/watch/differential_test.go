@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
@@ -299,9 +300,7 @@ func TestDifferential(t *testing.T) {
 			other := s.side.open()
 			other.create(on("k"))
 			other.expect(1)
-			if err := other.c.CloseSend(); err != nil {
-				s.tb.Fatal(err)
-			}
+			must.Do(s.tb, other.c.CloseSend())
 			s.put("k", "1")
 			other.expect(1)
 			s.expect(1)

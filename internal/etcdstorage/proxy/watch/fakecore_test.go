@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -38,10 +39,7 @@ type fakeStream struct {
 func newFakeCore(tb testing.TB) *fakeCore {
 	tb.Helper()
 	f := &fakeCore{noLeader: make(chan struct{}), streams: map[*fakeStream]struct{}{}}
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	server := grpc.NewServer()
 	pb.RegisterWatchServer(server, f)
 	pb.RegisterKVServer(server, f)

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // patience is how long an answer may take; on the busiest machine it takes less.
@@ -30,10 +31,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // makes no revisions of its own.
 func serve(tb testing.TB, core string, change ...func(*proxy.Config)) string {
 	tb.Helper()
-	prefix, err := tenancy.ParsePrefix("/a/")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(tb)
 	cfg := proxy.Config{
 		Tenant:     tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
 		TenantName: "a",
@@ -82,9 +80,7 @@ func connect(tb testing.TB, name, address string) *side {
 	tb.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(address, "http://"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() { _ = conn.Close() })
 	s := &side{tb: tb, name: name, ctx: tb.Context(), kv: pb.NewKVClient(conn), watch: pb.NewWatchClient(conn), lease: pb.NewLeaseClient(conn)}
 	s.base = s.revision()

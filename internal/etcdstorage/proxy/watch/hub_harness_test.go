@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // client is a tenant's Watch stream.
@@ -78,10 +79,7 @@ type hub struct {
 // newHub makes a hub for the tenant below /a/.
 func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Config)) *hub {
 	tb.Helper()
-	prefix, err := tenancy.ParsePrefix("/a/")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(tb)
 	h := &hub{retired: make(chan struct{})}
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(core, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)),
@@ -94,9 +92,7 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 			}
 			return c, err
 		}))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	cfg := watch.Config{
 		Tenant: &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
 		Open: func(ctx context.Context, _ bool) (watch.CoreStream, error) {

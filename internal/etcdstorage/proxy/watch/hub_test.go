@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // reader reads a client's stream in a goroutine of its own.
@@ -87,9 +88,7 @@ func (r *reader) end(tb testing.TB) error {
 
 func create(tb testing.TB, c client, r *pb.WatchCreateRequest) {
 	tb.Helper()
-	if err := c.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, c.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}))
 }
 
 func progress(tb testing.TB, c client) {
@@ -162,9 +161,7 @@ func TestProgressOfOthers(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
 	h := newHub(t, etcd.Endpoint, 4<<10)
 	for i := range 200 {
-		if _, err := etcd.Client.Put(t.Context(), "/a/k", fmt.Sprint(i, strings.Repeat("x", 8<<10))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(etcd.Client.Put(t.Context(), "/a/k", fmt.Sprint(i, strings.Repeat("x", 8<<10)))).Or(t)
 	}
 	behind := h.open(t.Context())
 	old := on("k")
@@ -277,9 +274,7 @@ func TestSlowReader(t *testing.T) {
 		return ""
 	})
 	for range 40 {
-		if _, err := etcd.Client.Put(t.Context(), "/a/k", strings.Repeat("x", 8<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(etcd.Client.Put(t.Context(), "/a/k", strings.Repeat("x", 8<<10))).Or(t)
 		if a := quick.next(t); len(a.Events) != 1 {
 			t.Fatalf("instead of the event came %v", a)
 		}
@@ -306,9 +301,7 @@ func TestManyHistories(t *testing.T) {
 	const size = 256 << 10
 	first := etcd.Revision(t) + 1
 	for range 20 {
-		if _, err := etcd.Client.Put(t.Context(), "/a/k", strings.Repeat("x", size)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(etcd.Client.Put(t.Context(), "/a/k", strings.Repeat("x", size))).Or(t)
 	}
 	h := newHub(t, etcd.Endpoint, 1<<20, func(c *watch.Config) {
 		c.Turns, c.TotalBytes, c.Patience = 4, 4<<20, 200*time.Millisecond
@@ -377,14 +370,8 @@ func TestLostCore(t *testing.T) {
 	var dialer cutter
 	address := serve(t, etcd.Endpoint, func(c *proxy.Config) { c.Upstream.Dialer = dialer.dial })
 	s := connect(t, "proxy", address)
-	shared, err := s.watch.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	behind, err := s.watch.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := must.Get(s.watch.Watch(t.Context())).Or(t)
+	behind := must.Get(s.watch.Watch(t.Context())).Or(t)
 	a, b := read(shared), read(behind)
 	create(t, shared, on("k"))
 	a.next(t)
@@ -498,14 +485,8 @@ func TestLeader(t *testing.T) {
 	t.Parallel()
 	core := newFakeCore(t)
 	s := connect(t, "proxy", serve(t, core.address))
-	with, err := s.watch.Watch(metadata.AppendToOutgoingContext(t.Context(), "hasleader", "true"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	without, err := s.watch.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	with := must.Get(s.watch.Watch(metadata.AppendToOutgoingContext(t.Context(), "hasleader", "true"))).Or(t)
+	without := must.Get(s.watch.Watch(t.Context())).Or(t)
 	a, b := read(with), read(without)
 	for _, r := range []*reader{a, b} {
 		create(t, r.c, on("k"))
@@ -526,10 +507,7 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	core := newFakeCore(t)
 	s := connect(t, "proxy", serve(t, core.address))
-	c, err := s.watch.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.watch.Watch(t.Context())).Or(t)
 	r := read(c)
 	for id, start := range map[int64]int64{1: 0, 2: fakeRevision + 1, 3: fakeRevision + 100} {
 		w := on("k")

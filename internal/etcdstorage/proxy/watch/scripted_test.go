@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // scriptedCore is a core whose every answer the test gives, so that the order of things is the test's.
@@ -47,10 +48,7 @@ type scriptedStream struct {
 
 func newScriptedCore(t *testing.T) *scriptedCore {
 	t.Helper()
-	prefix, err := tenancy.ParsePrefix("/a/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(t)
 	c := &scriptedCore{tb: t, hub: &hub{}, creates: make(chan creation, 100), logouts: make(chan string, 100)}
 	c.hub.Hub = watch.New(watch.Config{
 		Tenant: &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
@@ -107,10 +105,7 @@ func (s *scriptedStream) Recv() ([]byte, error) {
 // answer sends a message of the core.
 func (s *scriptedStream) answer(r *pb.WatchResponse) {
 	s.tb.Helper()
-	m, err := proto.Marshal(r)
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	m := must.Get(proto.Marshal(r)).Or(s.tb)
 	select {
 	case s.responses <- m:
 	case <-time.After(patience):

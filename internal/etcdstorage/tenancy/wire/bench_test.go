@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // typical returns the messages that an API server and its core send most, by the name of the rewriter.
@@ -120,18 +121,14 @@ func BenchmarkRewrite(b *testing.B) {
 			b.SetBytes(int64(len(m.in)))
 			dst := make([]byte, 0, 2*len(m.in)+1024)
 			for b.Loop() {
-				if _, err := m.rewrite(dst, tenant, m.in); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(m.rewrite(dst, tenant, m.in)).Or(b)
 			}
 		})
 		b.Run(name+"/decode", func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(m.in)))
 			for b.Loop() {
-				if err := proto.Unmarshal(m.in, m.of.ProtoReflect().New().Interface()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, proto.Unmarshal(m.in, m.of.ProtoReflect().New().Interface()))
 			}
 		})
 	}

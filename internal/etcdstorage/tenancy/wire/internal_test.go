@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestRefusalsAreEtcds compares what is refused here with the linked etcd: clients compare texts.
@@ -89,10 +90,7 @@ func TestShutMovesWhenTheGuessIsWrong(t *testing.T) {
 // TestSpanIsJudged: the judgement of what was written does not lean on what was checked before.
 func TestSpanIsJudged(t *testing.T) {
 	t.Parallel()
-	prefix, err := tenancy.ParsePrefix("/a/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(t)
 	tenant := tenancy.Tenant{Prefix: prefix}
 	for name, s := range map[string]span{"no key": {}, "no key, all": {end: []byte{0}}, "no key, some": {end: []byte("k")}} {
 		if _, err := s.append(nil, &tenant, 1, 2); !errors.Is(err, errEscape) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // This file is the second opinion: the rewriting done again on etcd's generated messages, in the plainest words and without the code under
@@ -35,14 +36,8 @@ func own(t interface {
 	Fatal(...any)
 }) *tenancy.Tenant {
 	t.Helper()
-	prefix, err := tenancy.ParsePrefix(ownPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := tenancy.ParseLeaseSpace("77")
-	if err != nil {
-		t.Fatal(err)
-	}
+	prefix := must.Get(tenancy.ParsePrefix(ownPrefix)).Or(t)
+	leases := must.Get(tenancy.ParseLeaseSpace("77")).Or(t)
 	return &tenancy.Tenant{Prefix: prefix, Leases: leases}
 }
 

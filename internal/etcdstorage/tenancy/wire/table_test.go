@@ -18,14 +18,12 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func encode(tb testing.TB, m proto.Message) []byte {
 	tb.Helper()
-	b, err := proto.Marshal(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	b := must.Get(proto.Marshal(m)).Or(tb)
 	return b
 }
 
@@ -321,9 +319,7 @@ func TestTxnBelowTheCompactRevision(t *testing.T) {
 			Key: []byte("k"), Revision: tc.revision,
 		}}}}}
 		out, info, err := wire.AppendTxn(nil, own(t), encode(t, in), tc.compacted)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got pb.TxnRequest
 		if err := proto.Unmarshal(out, &got); err != nil || got.Failure[0].GetRequestRange().Revision != tc.want {
 			t.Errorf("compacted %d: revision %d became %v, %v", tc.compacted, tc.revision, &got, err)
@@ -523,9 +519,7 @@ func TestWatchResponses(t *testing.T) {
 		Events: []*mvccpb.Event{{Kv: kv("a", 5, 5)}, {Kv: kv("b", 4, 6), PrevKv: kv("b", 4, 4)}, {Type: mvccpb.Event_DELETE, Kv: kv("c", 0, 7)}},
 	}
 	out, w, err := wire.ParseWatchResponse([]byte("x"), own(t), encode(t, in))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if string(out) != "x"+string(w.Events) {
 		t.Error("the events are not what was appended")
 	}
@@ -565,9 +559,7 @@ func TestHeaderField(t *testing.T) {
 	t.Parallel()
 	for _, h := range []wire.Header{{}, {ClusterID: math.MaxUint64, MemberID: 2, Revision: -1, RaftTerm: 1 << 40}} {
 		var got pb.CompactionResponse
-		if err := proto.Unmarshal(wire.AppendHeaderField(nil, h), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(wire.AppendHeaderField(nil, h), &got))
 		want := &pb.CompactionResponse{Header: &pb.ResponseHeader{ClusterId: h.ClusterID, MemberId: h.MemberID, Revision: h.Revision, RaftTerm: h.RaftTerm}}
 		if !proto.Equal(&got, want) {
 			t.Errorf("%v, want %v", &got, want)

@@ -9,19 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestArchitectureShowsThisController: the controller in ARCHITECTURE.md is the one that is compiled and run here, in at most 120 lines.
 func TestArchitectureShowsThisController(t *testing.T) {
 	t.Parallel()
-	code, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(os.ReadFile("example_test.go")).Or(t)
+	page := must.Get(os.ReadFile("../../../../ARCHITECTURE.md")).Or(t)
 	_, want, _ := strings.Cut(string(code), "package example_test\n")
 	_, rest, _ := strings.Cut(string(page), "```go\n")
 	shown, _, found := strings.Cut(rest, "```\n")

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +16,7 @@ const put = "PUT /v2/load_balancers/{lb_id}"
 func added(t *testing.T, seed uint64, rules ...Rule) *Injector {
 	t.Helper()
 	i := NewInjector(seed)
-	if err := i.Add(rules...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, i.Add(rules...))
 	return i
 }
 

@@ -4,6 +4,7 @@
 package openapi
 
 import (
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -48,10 +49,7 @@ func exchange(method, location, request string, status int, response string) Exc
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	d, err := Load([]byte(shop), []string{"/v2/things"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Load([]byte(shop), []string{"/v2/things"}, nil)).Or(t)
 	for name, c := range map[string]struct {
 		exchange Exchange
 		wrong    string // empty: nothing is
@@ -105,10 +103,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestMiddlewareReportsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	d, err := Load([]byte(shop), []string{"/v2/things"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Load([]byte(shop), []string{"/v2/things"}, nil)).Or(t)
 	var reported []error
 	handler := d.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/cut" {

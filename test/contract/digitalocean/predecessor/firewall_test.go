@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // firewallVectors is firewall-vectors.json.
@@ -77,12 +78,9 @@ func TestPlanFirewallCommand(t *testing.T) {
 	all := loadFirewallVectors(t)
 	j := &judge{t: t}
 	for i, v := range all.Vectors {
-		input, err := json.Marshal(map[string]any{
+		input := must.Get(json.Marshal(map[string]any{
 			"name": all.Meta.Name, "tags": all.Meta.Tags, "defaultType": v.DefaultType, "services": v.Services,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 		root := plugin.NewCommand(plugin.Builtin()...)
 		root.SetIn(bytes.NewReader(input))
 		var stdout, stderr bytes.Buffer
@@ -93,9 +91,7 @@ func TestPlanFirewallCommand(t *testing.T) {
 			Request json.RawMessage `json:"request"`
 			Error   string          `json:"error"`
 		}
-		if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(stdout.Bytes(), &answer))
 		j.say(v.title(i), waivedFirewall(t, v), compareFirewall(t, v, answer.Request, answer.Error != ""))
 	}
 	j.end("plan command")
@@ -113,10 +109,7 @@ func compareFirewall(t *testing.T, v firewallVector, request any, problem bool) 
 	case v.Error != "":
 		return ""
 	}
-	got, err := json.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.Marshal(request)).Or(t)
 	want, is := canonicalFirewall(t, v.Request), canonicalFirewall(t, got)
 	if !bytes.Equal(want, is) {
 		return fmt.Sprintf("\nsends %s\nwant  %s", is, want)

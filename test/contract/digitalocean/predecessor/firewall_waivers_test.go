@@ -15,25 +15,20 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // canonicalFirewall writes a request with its rules in a fixed order, each once; all else stays as it is, down to fields that are left out.
 func canonicalFirewall(t *testing.T, request []byte) []byte {
 	t.Helper()
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(request, &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(request, &fields))
 	for _, list := range []string{"inbound_rules", "outbound_rules"} {
 		var rules []json.RawMessage
-		if err := json.Unmarshal(fields[list], &rules); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(fields[list], &rules))
 		for i := range rules {
 			var compact bytes.Buffer
-			if err := json.Compact(&compact, rules[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Compact(&compact, rules[i]))
 			rules[i] = compact.Bytes()
 		}
 		slices.SortFunc(rules, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
@@ -43,10 +38,7 @@ func canonicalFirewall(t *testing.T, request []byte) []byte {
 			t.Fatal(err)
 		}
 	}
-	out, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(json.Marshal(fields)).Or(t)
 	return out
 }
 

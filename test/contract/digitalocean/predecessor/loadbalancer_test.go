@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func lbName(v loadBalancerVector) string { return fmt.Sprintf("loadbalancer: %d", v.ID) }
@@ -51,10 +52,7 @@ func compare(t *testing.T, vector loadBalancerVector, request any, err error) st
 	case vector.Error != "":
 		return ""
 	}
-	got, marshalErr := json.Marshal(request)
-	if marshalErr != nil {
-		t.Fatal(marshalErr)
-	}
+	got := must.Get(json.Marshal(request)).Or(t)
 	if !sameBytes(t, vector.Request, got) {
 		return fmt.Sprintf("%s (%s, %s):\nsends %s\nwant  %s", vector.Name, vector.Context, vector.NodeSet, got, vector.Request)
 	}
@@ -108,13 +106,10 @@ func planBatch(t *testing.T, v loadBalancerVectors, context, nodeSet string, bat
 	for _, d := range v.Meta.FakeAPI.Droplets {
 		droplets = append(droplets, map[string]any{"id": d.ID, "name": d.Name})
 	}
-	input, err := json.Marshal(map[string]any{
+	input := must.Get(json.Marshal(map[string]any{
 		"region": c.Region, "clusterID": c.ClusterID, "vpcID": c.VPC, "defaultType": c.DefaultType,
 		"certificates": certificates, "droplets": droplets, "nodes": v.NodeSets[nodeSet], "services": services,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	root := plugin.NewCommand(plugin.Builtin()...)
 	root.SetIn(bytes.NewReader(input))
 	var stdout, stderr bytes.Buffer
@@ -122,9 +117,7 @@ func planBatch(t *testing.T, v loadBalancerVectors, context, nodeSet string, bat
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	var answers []planAnswer
-	if err := json.Unmarshal(stdout.Bytes(), &answers); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(stdout.Bytes(), &answers))
 	if len(answers) != len(batch) {
 		t.Fatalf("%d answers for %d services", len(answers), len(batch))
 	}

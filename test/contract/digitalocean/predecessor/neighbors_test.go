@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The vectors are samples; these are rules for what lies between them. Each changes a vector's input in a way of which the answer is known.
@@ -167,10 +168,7 @@ func morePorts(t *rapid.T, in loadbalancer.Input, before loadbalancer.Result, er
 	}
 	port := int32(rapid.IntRange(1000, 1010).Draw(t, "port"))
 	in.Service.Spec.Ports = append(in.Service.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: port, NodePort: 31000})
-	after, again := loadbalancer.Desired(in)
-	if again != nil {
-		t.Fatal(again)
-	}
+	after := must.Get(loadbalancer.Desired(in)).Or(t)
 	isHTTP3 := func(r loadbalancer.ForwardingRule) bool {
 		return r.EntryProtocol == "http3" && strings.HasPrefix(r.TargetProtocol, "http")
 	}

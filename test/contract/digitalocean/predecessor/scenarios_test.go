@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // httpScenarios is http-scenarios.json.
@@ -81,15 +82,10 @@ func checkStep(t *testing.T, where string, in loadbalancer.Input, body json.RawM
 	if in.Observed != nil && in.Observed.NetworkStack != "" {
 		// B2 of the facts: the upstream project lets the stack follow the Nodes.
 		var theirs loadbalancer.Request
-		if err := json.Unmarshal(body, &theirs); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(body, &theirs))
 		want.NetworkStack = theirs.NetworkStack
 	}
-	got, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.Marshal(want)).Or(t)
 	if !sameBytes(t, body, got) {
 		t.Errorf("%s:\nsends %s\nwant  %s", where, got, body)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // loadBalancerVectors is loadbalancer-vectors.json.
@@ -51,10 +52,7 @@ type loadBalancerVector struct {
 // load reads a file of the shared data into v.
 func load(t *testing.T, name string, v any) {
 	t.Helper()
-	data, err := os.ReadFile(testkit.Shared(t, "data", "digitalocean", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(testkit.Shared(t, "data", "digitalocean", name))).Or(t)
 	if err := json.Unmarshal(data, v); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -74,9 +72,7 @@ func loadLoadBalancerVectors(t *testing.T) loadBalancerVectors {
 func decode[T any](t *testing.T, raw json.RawMessage) *T {
 	t.Helper()
 	object := new(T)
-	if err := json.Unmarshal(raw, object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, object))
 	return object
 }
 
@@ -104,12 +100,8 @@ func (v loadBalancerVectors) input(t *testing.T, vector loadBalancerVector) load
 func sameBytes(t *testing.T, want, got []byte) bool {
 	t.Helper()
 	var a, b bytes.Buffer
-	if err := json.Compact(&a, want); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Compact(&b, got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Compact(&a, want))
+	must.Do(t, json.Compact(&b, got))
 	return bytes.Equal(a.Bytes(), b.Bytes())
 }
 
@@ -160,9 +152,7 @@ func TestWaiversApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := dropletVector{Node: json.RawMessage(tt.node), Error: tt.err}
-			if err := json.Unmarshal([]byte(tt.networks), &v.Droplet.Networks); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(tt.networks), &v.Droplet.Networks))
 			if got := waived(v); (got != "") != tt.waived {
 				t.Errorf("waived: %q", got)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -166,9 +167,6 @@ func size(t *testing.T, core string) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	answer, err := tenantproxy.Dial(t, core).Status(ctx, core)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(tenantproxy.Dial(t, core).Status(ctx, core)).Or(t)
 	return float64(answer.DbSize)
 }

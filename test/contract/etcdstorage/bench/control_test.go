@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -20,17 +21,14 @@ func TestEveryProbeFindsItsLeakInEtcdsGRPCProxy(t *testing.T) {
 	peer := tenantproxy.GRPCProxy(t, endpoint, prefix)
 	core := tenantproxy.Dial(t, endpoint)
 	worlds := func(ctx context.Context) (*attacks.World, error) { return attacks.NewWorld(ctx, core, prefix) }
-	got, err := attacks.Probe(t.Context(), worlds, tenantproxy.Connections(t, peer.Address, 1)[0], func() string {
+	got := must.Get(attacks.Probe(t.Context(), worlds, tenantproxy.Connections(t, peer.Address, 1)[0], func() string {
 		select {
 		case <-peer.Done():
 			return peer.Output()
 		default:
 			return ""
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	for _, name := range attacks.Probes() {
 		if got[name] == "" {
 			t.Errorf("it was not found that a tenant can %s", name)

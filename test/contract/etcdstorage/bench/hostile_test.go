@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -117,9 +118,7 @@ func BenchmarkHostile(b *testing.B) {
 	}
 	quiet := &quietTenant{client: tenantproxy.Dial(b, waiting(b, tenantproxy.NewBinary(b, endpoint, "/quiet/", "quiet", shipped...)))}
 	for i := range 100 {
-		if _, err := quiet.client.Put(b.Context(), fmt.Sprintf("list/%04d", i), strings.Repeat("v", 1024)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(quiet.client.Put(b.Context(), fmt.Sprintf("list/%04d", i), strings.Repeat("v", 1024))).Or(b)
 	}
 	hostile := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
 	address := waiting(b, hostile)
@@ -140,10 +139,7 @@ func BenchmarkHostile(b *testing.B) {
 // alongside measures alone and alongside one attack by turns.
 func (q *quietTenant) beside(b *testing.B, t *table, name, address string, rounds int) {
 	b.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	self := must.Get(os.Executable()).Or(b)
 	var alone, together attacks.Neighbor
 	noise := testkit.Start(b, filepath.Join(b.TempDir(), "hostile.log"), []string{asHostile + "=" + name + "@" + address}, "nice", "-n", "19", self)
 	defer noise.Kill()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -74,10 +75,7 @@ func startProxy(b *testing.B, core string) *tenantproxy.Endpoint {
 		return &proxy.Endpoint
 	}
 	address := testkit.FreeAddress(b)
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	self := must.Get(os.Executable()).Or(b)
 	process := testkit.Start(b, filepath.Join(b.TempDir(), "proxy.log"), []string{asProxy + "=" + core + "," + address}, self)
 	b.Cleanup(process.Kill)
 	e := &tenantproxy.Endpoint{Process: process, Address: address}

@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -139,14 +140,9 @@ func beside(b *testing.B, core string, seats int32, load string, rounds int, f f
 	address := waiting(b, proxy)
 	client := tenantproxy.Dial(b, address)
 	for i := range listed {
-		if _, err := client.Put(b.Context(), fmt.Sprintf("list/%06d", i), strings.Repeat("v", fullLen)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(client.Put(b.Context(), fmt.Sprintf("list/%06d", i), strings.Repeat("v", fullLen))).Or(b)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	self := must.Get(os.Executable()).Or(b)
 	noise := testkit.Start(b, filepath.Join(b.TempDir(), "noise.log"), []string{asNoise + "=" + load + "," + address}, "nice", "-n", "19", self)
 	defer noise.Kill()
 	for range rounds {

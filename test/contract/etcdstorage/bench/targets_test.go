@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -73,26 +74,18 @@ func (s *site) fill(b *testing.B, dir string, n int) {
 	b.Helper()
 	value := strings.Repeat("v", 1024)
 	for i := range n {
-		if _, err := s.core.Put(b.Context(), fmt.Sprintf("%s%s%06d", prefix, dir, i), value); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.core.Put(b.Context(), fmt.Sprintf("%s%s%06d", prefix, dir, i), value)).Or(b)
 	}
 }
 
 // residentKiB is the memory of a process that is in RAM, now and at its highest, from proc_pid_status(5).
 func residentKiB(b *testing.B, pid int) (now, peak int) {
 	b.Helper()
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))).Or(b)
 	field := func(name string) int {
 		_, rest, _ := strings.Cut(string(data), name+":")
 		line, _, _ := strings.Cut(rest, "\n")
-		n, err := strconv.Atoi(strings.Fields(line)[0])
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(strings.Fields(line)[0])).Or(b)
 		return n
 	}
 	return field("VmRSS"), field("VmHWM")
@@ -101,18 +94,12 @@ func residentKiB(b *testing.B, pid int) (now, peak int) {
 // cpu is the CPU time that a process has used, from proc_pid_stat(5), whose clock ticks are hundredths on every Linux that Go runs on.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))).Or(b)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
 	ticks := 0
 	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(field)).Or(b)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -71,9 +72,7 @@ func watchRound(b *testing.B, s *site, target *target, watchers int) []time.Dura
 	for n := range writes {
 		<-ticker.C
 		key := fmt.Sprintf("%swatched/%03d", prefix, n)
-		if _, err := s.core.Put(ctx, key, strconv.FormatInt(time.Now().UnixNano(), 10)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(s.core.Put(ctx, key, strconv.FormatInt(time.Now().UnixNano(), 10))).Or(b)
 	}
 	wg.Wait()
 	select {

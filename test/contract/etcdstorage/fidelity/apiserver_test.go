@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -166,10 +167,7 @@ func (s *tenant) again(t *testing.T, what string, try func() error) {
 // check compares what there is, and what the informer saw, with what was written.
 func (s *tenant) check(t *testing.T, rounds int) {
 	t.Helper()
-	list, err := s.Client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(s.Client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})).Or(t)
 	var names []string
 	for _, m := range list.Items {
 		names = append(names, m.Name)
@@ -221,10 +219,7 @@ func (s *tenant) check(t *testing.T, rounds int) {
 func (s *tenant) knowsNothingOf(t *testing.T, other string) {
 	t.Helper()
 	client := tenantproxy.Dial(t, s.proxy.Address)
-	all, err := client.Get(t.Context(), "\x00", clientv3.WithFromKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(client.Get(t.Context(), "\x00", clientv3.WithFromKey())).Or(t)
 	if len(all.Kvs) < 50 {
 		t.Errorf("%s has %d keys only", s.name, len(all.Kvs))
 	}
@@ -241,10 +236,7 @@ func leased(t *testing.T, core string) {
 	client := tenantproxy.Dial(t, core)
 	byTenant := map[string]map[int64]bool{}
 	for _, name := range []string{"first", "second"} {
-		events, err := client.Get(t.Context(), "/kubernetes/"+name+"//registry/events/", clientv3.WithPrefix())
-		if err != nil {
-			t.Fatal(err)
-		}
+		events := must.Get(client.Get(t.Context(), "/kubernetes/"+name+"//registry/events/", clientv3.WithPrefix())).Or(t)
 		byTenant[name] = map[int64]bool{}
 		for _, kv := range events.Kvs {
 			byTenant[name][kv.Lease] = true

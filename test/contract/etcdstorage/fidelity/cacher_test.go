@@ -31,6 +31,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A cached is a watch cache over an etcd3 store over a tenant of its own.
@@ -78,9 +79,7 @@ func newCached(t *testing.T, change ...func(*cacher.Config)) *cached {
 	t.Cleanup(compactor.Stop)
 	below, err := etcd3.New(c.client, compactor, codec, newPod, newPodList, "/registry", "/pods/", schema.GroupResource{Resource: "pods"},
 		identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(below.Close)
 	c.config = cacher.Config{
 		Storage: below, Versioner: versioner, GroupResource: schema.GroupResource{Resource: "pods"}, EventsHistoryWindow: cacher.DefaultEventFreshDuration,
@@ -91,14 +90,9 @@ func newCached(t *testing.T, change ...func(*cacher.Config)) *cached {
 	for _, f := range change {
 		f(&c.config)
 	}
-	made, err := cacher.NewCacherFromConfig(c.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(cacher.NewCacherFromConfig(c.config)).Or(t)
 	t.Cleanup(made.Stop)
-	if err := made.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, made.Wait(t.Context()))
 	c.CacheDelegator = cacher.NewCacheDelegator(made, below)
 	t.Cleanup(c.Stop)
 	return c

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/apis/example"
@@ -33,16 +34,12 @@ func increaseRV(client *clientv3.Client) storagetesting.IncreaseRVFunc {
 func compact(s storage.Interface, client *clientv3.Client) storagetesting.Compaction {
 	return func(ctx context.Context, t *testing.T, resourceVersion string) {
 		rv, err := storage.APIObjectVersioner{}.ParseResourceVersion(resourceVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		version := int64(0)
 		if version, _, _, err = etcd3.Compact(ctx, client, version, int64(rv)); err != nil {
 			_, _, _, err = etcd3.Compact(ctx, client, version, int64(rv)) // the first call only learns the version
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if !utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
 			return
 		}
@@ -63,10 +60,7 @@ func storedAsWritten(client *clientv3.Client) storagetesting.KeyValidation {
 		if err != nil || len(resp.Kvs) == 0 {
 			t.Fatalf("reading %s: %v, %v", key, resp, err)
 		}
-		object, err := runtime.Decode(codec, resp.Kvs[0].Value[len(valuePrefix):])
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(runtime.Decode(codec, resp.Kvs[0].Value[len(valuePrefix):])).Or(t)
 		if pod := object.(*example.Pod); pod.ResourceVersion != "" {
 			t.Errorf("the stored object has the resource version %q", pod.ResourceVersion)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -41,9 +42,7 @@ func TestAPIServerOnARestoredCore(t *testing.T) {
 			s.create("kept-1", "kept-2", "deleted")
 			backup := core.Backup(t)
 			s.create("lost-1", "lost-2")
-			if err := s.Client.CoreV1().ConfigMaps("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Client.CoreV1().ConfigMaps("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{}))
 			s.expect("kept-1", "kept-2", "lost-1", "lost-2")
 			fill(t, proxy.Address, "lost")
 
@@ -146,9 +145,7 @@ func (s *restored) expect(names ...string) (revision string) {
 func (s *restored) watched(from string, names ...string) {
 	s.t.Helper()
 	w, err := s.Client.CoreV1().ConfigMaps("default").Watch(s.t.Context(), metav1.ListOptions{ResourceVersion: from})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	defer w.Stop()
 	for _, name := range names {
 		event, open := <-w.ResultChan()

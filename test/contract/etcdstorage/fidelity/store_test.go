@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -67,17 +68,11 @@ func newClient(t *testing.T) *kubernetes.Client {
 	t.Helper()
 	endpoint, _ := tenantproxy.StartEtcd(t, false)
 	if os.Getenv(directVariable) == "" {
-		cfg, err := tenantproxy.Configure(endpoint, "/fidelity/a-tenant/", "a-tenant")
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(tenantproxy.Configure(endpoint, "/fidelity/a-tenant/", "a-tenant")).Or(t)
 		cfg.SystemPrefix = "" // a record of the compact revision is a write, and some tests count writes
 		endpoint = tenantproxy.Serve(t, cfg)
 	}
-	client, err := kubernetes.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kubernetes.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})).Or(t)
 	t.Cleanup(func() { _ = client.Close() })
 	lists := storagetesting.NewKubernetesRecorder(client.Kubernetes)
 	client.KV, client.Kubernetes = storagetesting.NewKVRecorder(client.KV, lists), lists
@@ -121,9 +116,7 @@ func newStore(t *testing.T) *store {
 	t.Cleanup(compactor.Stop)
 	made, err := etcd3.New(s.client, compactor, codec, newPod, newPodList, "", "/pods/", schema.GroupResource{Resource: "pods"}, s.transformer,
 		etcd3.LeaseManagerConfig{ReuseDurationSeconds: 1, MaxObjectCount: 1000}, etcd3.NewDefaultDecoder(codec, versioner), versioner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(made.Close)
 	s.Interface = made
 	return s

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -59,9 +60,7 @@ func (s *site) client(t *testing.T, first int) *clientv3.Client {
 	t.Helper()
 	endpoints := []string{s.relays[first%2].Address, s.relays[(first+1)%2].Address}
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 2 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -214,10 +213,7 @@ func follow(ctx context.Context, client *clientv3.Client, prefix string, revisio
 func TestFailuresInBetweenLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	start, err := s.core.Get(t.Context(), "any", clientv3.WithCountOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := must.Get(s.core.Get(t.Context(), "any", clientv3.WithCountOnly())).Or(t)
 	first := start.Header.Revision + 1
 	patience, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -235,14 +231,10 @@ func TestFailuresInBetweenLoseAndRepeatNothing(t *testing.T) {
 		})
 	}
 	r := s.work(t)
-	if _, err := s.core.Put(t.Context(), prefix+"end", "now"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.core.Put(t.Context(), prefix+"end", "now")).Or(t)
 	watchers.Wait()
 	want, _, err := follow(patience, s.core, prefix, first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for n, got := range seen {
 		if !slices.Equal(got, want) {
 			t.Errorf("watcher %d saw another history than the core has (- core, + watcher): %.3000s", n, cmp.Diff(want, got))

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -40,25 +41,14 @@ func seconds(tb testing.TB) time.Duration {
 // scrape sums a metric of an address over the series that contain a text.
 func scrape(tb testing.TB, address, name, series string) (sum float64) {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address+"/metrics", http.NoBody)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodGet, address+"/metrics", http.NoBody)).Or(tb)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body)).Or(tb)
 	for _, line := range regexp.MustCompile(`(?m)^`+name+`(\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(string(text), -1) {
 		if strings.Contains(line[1], series) {
-			value, err := strconv.ParseFloat(line[2], 64)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			value := must.Get(strconv.ParseFloat(line[2], 64)).Or(tb)
 			sum += value
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -16,16 +17,10 @@ import (
 func TestTheCampaignFindsThatNothingIsInBetween(t *testing.T) {
 	t.Parallel()
 	endpoint, _ := tenantproxy.StartEtcd(t, false)
-	world, err := worlds(tenantproxy.Dial(t, endpoint))(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := world.Run(t.Context(), attacks.Campaign{
+	world := must.Get(worlds(tenantproxy.Dial(t, endpoint))(t.Context())).Or(t)
+	report := must.Get(world.Run(t.Context(), attacks.Campaign{
 		Conns: dial(t, endpoint, 2, nil), Seed: 1, Requests: 60, Batch: 60, Workers: 4, Patience: time.Second, Alive: alive,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	t.Log(report)
 	if len(report.Violations) == 0 {
 		t.Fatal("nothing was found")

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -39,10 +40,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	direct, _ := tenantproxy.StartEtcd(t, false)
 	core, _ := tenantproxy.StartEtcd(t, false)
-	cfg, err := tenantproxy.Configure(core, tenantPrefix, tenantName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(tenantproxy.Configure(core, tenantPrefix, tenantName)).Or(t)
 	cfg.SystemPrefix = "" // the proxy's own records would be writes that the other etcd does not have
 	return &pair{
 		direct: dial(t, direct, 1, nil)[0], proxied: dial(t, tenantproxy.Serve(t, cfg), 1, nil)[0],
@@ -258,14 +256,8 @@ func describeMessage(make func() proto.Message, body []byte) string {
 // sameContents compares all keys in the end, at the cores themselves.
 func (p *pair) sameContents(t *testing.T) {
 	t.Helper()
-	want, err := p.directCore.Get(t.Context(), "\x00", clientv3.WithFromKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.proxyCore.Get(t.Context(), "\x00", clientv3.WithFromKey())
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(p.directCore.Get(t.Context(), "\x00", clientv3.WithFromKey())).Or(t)
+	got := must.Get(p.proxyCore.Get(t.Context(), "\x00", clientv3.WithFromKey())).Or(t)
 	for _, kv := range got.Kvs {
 		key, ok := strings.CutPrefix(string(kv.Key), tenantPrefix)
 		if !ok {

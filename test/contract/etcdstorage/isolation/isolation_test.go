@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -23,10 +24,7 @@ func TestNoKnownAttackSucceeds(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
-	got, err := attacks.Probe(t.Context(), worlds(etcd.Client), dial(t, address, 1, nil)[0], alive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(attacks.Probe(t.Context(), worlds(etcd.Client), dial(t, address, 1, nil)[0], alive)).Or(t)
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		t.Errorf("a tenant can %s: %s", name, got[name])
 	}
@@ -46,14 +44,8 @@ func TestNoRequestEscapes(t *testing.T) {
 		From:     cases.FromEnv(t, "MOORING_ISOLATION_FROM", uint64(0)),
 		Requests: uint64(cases.Number(t, 4000, 50_000, 1_000_000)),
 	}
-	world, err := worlds(etcd.Client)(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := world.Run(t.Context(), campaign)
-	if err != nil {
-		t.Fatal(err)
-	}
+	world := must.Get(worlds(etcd.Client)(t.Context())).Or(t)
+	report := must.Get(world.Run(t.Context(), campaign)).Or(t)
 	t.Log(report)
 	for _, v := range report.Violations {
 		t.Error(v)
@@ -65,10 +57,7 @@ func TestNoRequestEscapes(t *testing.T) {
 func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 	etcd := testkit.NewEtcd(t)
 	address := tenantproxy.InProcess(t, etcd.Endpoint, tenantPrefix, tenantName)
-	world, err := worlds(etcd.Client)(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	world := must.Get(worlds(etcd.Client)(t.Context())).Or(t)
 	dialer := func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
 	frames := attacks.Frames{
 		Dial: dialer, Workers: 8, Served: attacks.Served(dialer),
@@ -93,10 +82,7 @@ func TestNoConnectionEscapesOrStopsOthers(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
 	t.Logf("%d goroutines before, %d after; %d MiB in use", before, runtime.NumGoroutine(), memory.HeapInuse>>20)
-	found, err := world.Judge(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(world.Judge(t.Context())).Or(t)
 	for _, what := range found {
 		t.Error(what)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -34,9 +35,7 @@ func dial(tb testing.TB, address string, n int, creds credentials.TransportCrede
 	var conns []*grpc.ClientConn
 	for range n {
 		conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(address, "http://"), grpc.WithTransportCredentials(creds))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		tb.Cleanup(func() { _ = conn.Close() })
 		conns = append(conns, conn)
 	}

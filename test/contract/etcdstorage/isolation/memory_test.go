@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
@@ -28,9 +29,7 @@ func fill(tb testing.TB, core string, mebibytes int) {
 	tb.Helper()
 	direct := tenantproxy.Dial(tb, core)
 	for n := range mebibytes {
-		if _, err := direct.Put(tb.Context(), fmt.Sprintf("/a/fill/%05d", n), strings.Repeat("v", 1<<20)); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(direct.Put(tb.Context(), fmt.Sprintf("/a/fill/%05d", n), strings.Repeat("v", 1<<20))).Or(tb)
 	}
 }
 
@@ -94,8 +93,6 @@ func unread(t *testing.T, address string, count int) {
 		if err == nil {
 			err = stream.CloseSend()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit/attacks"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // settledKey is watched by every stream from the beginning, by the watch settledWatch, and counts there alone: other watches see it too, but
@@ -47,10 +48,7 @@ type watching struct {
 
 func watchOn(ctx context.Context, t *testing.T, conn *grpc.ClientConn) *watching {
 	t.Helper()
-	stream, err := pb.NewWatchClient(conn).Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(pb.NewWatchClient(conn).Watch(ctx)).Or(t)
 	w := &watching{stream: stream, events: map[int64][]string{}, control: map[int64][]string{}}
 	go w.receive()
 	return w
@@ -158,10 +156,7 @@ func (p *pair) settle(t *testing.T, direct, proxied *watching) {
 	t.Helper()
 	var revision int64
 	for _, conn := range []*grpc.ClientConn{p.direct, p.proxied} {
-		resp, err := pb.NewKVClient(conn).Put(t.Context(), &pb.PutRequest{Key: []byte(settledKey)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(pb.NewKVClient(conn).Put(t.Context(), &pb.PutRequest{Key: []byte(settledKey)})).Or(t)
 		revision = resp.Header.Revision
 	}
 	direct.settle(t, "etcd", revision)
@@ -173,10 +168,7 @@ func (p *pair) watchRound(t *testing.T, words *attacks.Words, seed, round uint64
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	p.write(t, words, seed, 13*round, 13*round+13)
-	current, err := p.directCore.Get(ctx, "any")
-	if err != nil {
-		t.Fatal(err)
-	}
+	current := must.Get(p.directCore.Get(ctx, "any")).Or(t)
 	words.Revision = current.Header.Revision - 20
 	direct, proxied := watchOn(ctx, t, p.direct), watchOn(ctx, t, p.proxied)
 	base := 1_000_000 * (round + 1)
@@ -219,9 +211,7 @@ func (p *pair) send(t *testing.T, direct, proxied *watching, requests ...*pb.Wat
 	t.Helper()
 	for _, w := range []*watching{direct, proxied} {
 		for _, r := range requests {
-			if err := w.stream.Send(proto.CloneOf(r)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.stream.Send(proto.CloneOf(r)))
 		}
 	}
 }
