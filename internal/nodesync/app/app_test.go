@@ -5,6 +5,8 @@ package app
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
@@ -41,6 +44,33 @@ func program(t *testing.T, env []string, args ...string) (int, string) {
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// The API server is not asked to compress lists of all pods.
+func TestResponsesAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	accepted := "nobody asked"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { accepted = r.Header.Get("Accept-Encoding") }))
+	defer server.Close()
+	o := newOptions()
+	o.manager.Master = server.URL
+	config, err := o.Cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Insecure = true // nothing is sent but the question
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if accepted != "" {
+		t.Errorf("Accept-Encoding is %q", accepted)
+	}
 }
 
 // Bad input ends the program with one sentence that names the cause and the next step, before anything has started.
