@@ -44,7 +44,7 @@ func sources() []string {
 		"dist/calico-node-sync-etcdv3.yaml", "dist/calico-node-sync-kubernetes.yaml",
 		"dist/calico-route-reflector-operator-environment.yaml", "dist/calico-route-reflector-operator-etcdv3.yaml", "dist/calico-route-reflector-operator-kubernetes.yaml",
 		"dist/etcd-storage-operator.yaml", "releases/digitalocean-cloud-controller-manager/latest.yml", "dist/digitalocean-cloud-controller-manager-out-of-service.yaml",
-		"dist/digitalocean-cloud-controller-manager-startup-taint.yaml",
+		"dist/digitalocean-cloud-controller-manager-startup-taint.yaml", "releases/digitalocean-csi-driver/latest.yml",
 	}
 }
 

@@ -133,7 +133,7 @@ func Rooms() []Room {
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
 		},
 		Room{
-			Name: "explain", Packages: []string{"internal/explain", "internal/waiting"}, MayImport: []string{"api", "people", "prose", "nodesync", "routereflector", "docloud"},
+			Name: "explain", Packages: []string{"internal/explain", "internal/waiting"}, MayImport: []string{"api", "people", "finding", "prose", "nodesync", "routereflector", "docloud"},
 			Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "why an object is as it is follows from what the planners say, and they say it to nobody but a function of values",
 		},

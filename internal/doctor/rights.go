@@ -127,8 +127,11 @@ func (i *installed) find() bool {
 		file = "dist/etcd-storage-operator.yaml"
 	case nodeSync, reflectors:
 		file = i.byDatastore()
-	default:
-		return false // the admission server and the proxies ask Kubernetes for nothing
+	case Driver:
+		file = "releases/digitalocean-csi-driver/latest.yml"
+	}
+	if file == "" || i.workload.Kind == "DaemonSet" {
+		return false // the admission server, the proxies and the driver's node plugin ask Kubernetes for nothing
 	}
 	if path, set := i.workload.flag("kubeconfig"); set && path != "" {
 		i.doubt = "it has --kubeconfig, so that its rights are those of that user"
@@ -179,6 +182,9 @@ func (i *installed) byDatastore() string {
 
 // unused reports that the workload's flags make a rule unnecessary; the chart leaves such rules out.
 func (i *installed) unused(r rule) bool {
+	if r.role == "ClusterRole csi-do-snapshotter-role" {
+		return !i.workload.runs("csi-snapshotter")
+	}
 	journal, set := i.workload.flag("journal")
 	return i.component.name == nodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
 }

@@ -31,6 +31,14 @@ func inKubernetes(w *doctor.Workload) { w.Env["DATASTORE_TYPE"] = doctor.Variabl
 
 func inEtcd(w *doctor.Workload) { w.Env["ETCD_ENDPOINTS"] = doctor.Variable{Elsewhere: true} }
 
+// volumeDriver is one half of digitalocean-csi-driver, without a csi-snapshotter.
+func volumeDriver(kind string) doctor.Workload {
+	return doctor.Workload{
+		Kind: kind, Namespace: "kube-system", Name: "csi-do-controller", Wanted: 1, Ready: 1, Account: "csi-do-controller-sa",
+		Images: []string{"example.com/mooring/digitalocean-csi-driver:v1", "example.com/csi-attacher:v4"},
+	}
+}
+
 func TestRights(t *testing.T) {
 	t.Parallel()
 	noLeases := func(q doctor.Question) bool { return q.Resource == "leases" && q.Verb != "create" }
@@ -75,6 +83,14 @@ func TestRights(t *testing.T) {
 			asked(func(q doctor.Question) bool { return q.Resource == "deployments" }, nodeSync(inEtcd, func(w *doctor.Workload) { w.Account = "" })),
 			[]string{"problem rights: ServiceAccount mooring-system/default may not get deployments.apps calico-node-sync in namespace mooring-system, which Role calico-node-sync allows it"},
 			"bind the roles of dist/calico-node-sync-etcdv3.yaml to ServiceAccount mooring-system/default in place of mooring-system/calico-node-sync",
+		},
+		"the volume driver's controller": {
+			asked(func(q doctor.Question) bool { return q.Resource == "volumeattachments" && q.Subresource == "status" }, volumeDriver("StatefulSet"), volumeDriver("DaemonSet")),
+			[]string{"problem rights: ServiceAccount kube-system/csi-do-controller-sa may not patch volumeattachments/status.storage.k8s.io, which ClusterRole csi-do-attacher-role allows it"},
+			"kubectl auth reconcile -f releases/digitalocean-csi-driver/latest.yml",
+		},
+		"a volume driver without snapshots": {
+			asked(func(q doctor.Question) bool { return q.Resource == "volumesnapshotclasses" }, volumeDriver("StatefulSet")), nil, "",
 		},
 		"by Helm": {
 			asked(noCalico, nodeSync(inKubernetes, made("calico-node-sync", "m"), func(w *doctor.Workload) { w.Labels["app.kubernetes.io/managed-by"] = "Helm" })),

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/doctor"
+	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 // Reflectors is what the route reflectors' operator would do now, topology by topology.
@@ -30,6 +31,8 @@ type Topology struct {
 	// World is what the plan was made of, and Plan what came of it.
 	World routereflector.World
 	Plan  routereflector.Plan
+	// Seen is what its status and the Nodes show of it.
+	Seen topology.Map
 	// Node is the machine's name in the World, which is Calico's.
 	Node string
 	// Unread are sentences about objects of Calico's that could not be read. PodsUncounted says why workloads were not counted, "" if they were.
@@ -99,7 +102,6 @@ func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.
 	switch r.Role {
 	case routereflector.RoleReflector:
 		s.sayIf(t.World.Fitness(n) != "", "role", "reflector %s: %s", what, r.Reason)
-		t.sessions(s, n)
 	case routereflector.RoleJoining:
 		s.heed("role", "it will become a reflector %s: %s", what, r.Reason)
 	case routereflector.RoleLeaving:
@@ -107,14 +109,14 @@ func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.
 	}
 }
 
-// sessions says that a reflector has not all of its sessions, as its operator last reported.
-func (t Topology) sessions(s *Section, n routereflector.Node) {
-	for _, r := range t.World.Topology.Status.Reflectors {
-		if r.Node == n.Name && r.Established < r.Clients {
-			s.heed("sessions", "%d of %d are Established, as its operator last reported", r.Established, r.Clients)
-			s.say("next", "see BIRD on that node: kubectl -n kube-system logs -l k8s-app=calico-node --field-selector spec.nodeName=%s", n.Name)
-		}
+// found are the doctor's findings about the topology: by its status, and by the routes that its BGPPeers give.
+func (t Topology) found() []finding.Finding {
+	e := doctor.Evidence{
+		Nodes: t.World.Nodes, Peers: t.World.Peers, Mesh: t.World.Mesh,
+		Topologies: []v1alpha1.RouteReflectorTopology{t.World.Topology},
 	}
+	all := finding.Merge(topology.Findings([]topology.Map{t.Seen}, t.World.Now), doctor.Findings(e))
+	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Where != topology.Where(t.World.Topology.Name) })
 }
 
 // noReflector says why the node is none.
@@ -214,20 +216,12 @@ func (t Topology) state(s *Section) {
 	for _, r := range t.Plan.Refusals {
 		s.sayIf(r.Reason != routereflector.ReasonPaused, "held back", "%s (%s)", r.Message, r.Reason)
 	}
-	for _, c := range status.Conditions {
-		bad := metav1.ConditionTrue
-		switch c.Type {
-		case v1alpha1.ConditionAccepted:
-			bad = metav1.ConditionFalse
-		case v1alpha1.ConditionDegraded, v1alpha1.ConditionFrozen:
-		default:
-			continue
-		}
-		// What the plan refuses is in the condition as well.
-		same := slices.ContainsFunc(t.Plan.Refusals, func(r routereflector.Refusal) bool { return strings.Contains(c.Message, r.Message) })
-		if c.Status == bad && !same {
-			s.heed("operator", "%s: %s", c.Reason, c.Message)
-			s.say("next", "kubectl describe routereflectortopology %s", t.World.Topology.Name)
+	for _, f := range t.found() {
+		// What the plan refuses is in a condition as well.
+		same := slices.ContainsFunc(t.Plan.Refusals, func(r routereflector.Refusal) bool { return strings.Contains(f.What, r.Message) })
+		if !same {
+			s.heed("found", "%s", strings.TrimPrefix(f.What, f.Where+": "))
+			s.say("next", "%s", f.Do)
 		}
 	}
 	if others := len(t.Plan.Steps); others > 0 {
@@ -239,7 +233,5 @@ func (t Topology) state(s *Section) {
 	s.unkept(t.unkept)
 	if status.Phase != "" {
 		s.say("topology", "%s, as its operator says", status.Phase)
-	} else {
-		s.heed("topology", "its operator has not reported on it: check that calico-route-reflector-operator runs")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 const zone = "topology.kubernetes.io/zone"
@@ -36,16 +38,49 @@ func six() routereflector.World {
 		}
 		if i < 2 {
 			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = "main", w.Topology.Spec.ClusterID
+			w.Topology.Status.Reflectors = append(w.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{
+				Node: n.Name, Role: "Reflector", ClusterID: n.ClusterID, Clients: 4, Established: 4,
+			})
 		}
 		w.Nodes = append(w.Nodes, n)
 	}
+	for _, step := range routereflector.Make(w).Steps {
+		if p := step.Peer; step.Kind == routereflector.EnsurePeer {
+			p.NodeMatcher, p.PeerMatcher = matcher(p.NodeSelector), matcher(p.PeerSelector)
+			w.Peers = append(w.Peers, p)
+		}
+	}
 	return w
+}
+
+// matcher is a selector of Calico's.
+func matcher(text string) routereflector.Matcher {
+	m, err := selector.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// drawn is what is shown of the topology.
+func drawn(w routereflector.World) topology.Map {
+	var nodes []topology.Node
+	for _, n := range w.Nodes {
+		nodes = append(nodes, topology.Node{
+			Name: n.Name, Labels: n.Labels, Speaks: n.IPv4.IsValid(), NotReady: n.Ready != corev1.ConditionTrue, ClusterID: n.ClusterID,
+		})
+	}
+	maps, err := topology.Maps([]v1alpha1.RouteReflectorTopology{w.Topology}, nodes)
+	if err != nil {
+		panic(err)
+	}
+	return maps[0]
 }
 
 // seen explains one of the nodes.
 func seen(w routereflector.World, name string) explain.Explanation {
 	e := alive(name)
-	e.Reflectors = explain.Reflectors{Topologies: []explain.Topology{{World: w, Plan: routereflector.Make(w), Node: name}}}
+	e.Reflectors = explain.Reflectors{Topologies: []explain.Topology{{Seen: drawn(w), World: w, Plan: routereflector.Make(w), Node: name}}}
 	return explain.Node(e)
 }
 
@@ -137,14 +172,14 @@ func TestReflectorSteps(t *testing.T) {
 	w = six()
 	w.DatastoreReady = false
 	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: "SessionTimeout", Message: "n1 is silent"}}
-	says(t, seen(w, "n3"), true, "!operator: SessionTimeout: n1 is silent",
+	says(t, seen(w, "n3"), true, "!found: Degraded is True, SessionTimeout: n1 is silent",
 		"!held back: Calico's ClusterInformation says datastoreReady=false: its datastore is being migrated or upgraded and must not be written to (DatastoreNotReady)")
 	// The operator's word that says the same is not repeated.
 	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "DatastoreNotReady", Message: routereflector.Make(w).Refusals[0].Message}}
-	silent(t, seen(w, "n3"), "operator")
+	silent(t, seen(w, "n3"), "found")
 	w = six()
 	w.Topology.Status.Phase = ""
-	says(t, seen(w, "n0"), true, "!topology: its operator has not reported on it: check that calico-route-reflector-operator runs")
+	says(t, seen(w, "n0"), true, "!found: its operator has not reported on it")
 }
 
 // A hierarchy has groups, between which a client moves; a node of no concern hears nothing of the topology's troubles.

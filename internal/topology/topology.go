@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,8 @@ type Map struct {
 	Sessions string `json:"sessions,omitempty"` // established/expected, empty while nobody has counted
 	// WaitingFor is what the operator waits for, empty for nothing.
 	WaitingFor string `json:"waitingFor,omitempty"`
+	// Since is when its operator began with the steps that it takes, nil while it takes none.
+	Since *time.Time `json:"since,omitempty"`
 	// Troubles are what its operator reports to be wrong with it as a whole.
 	Troubles []string `json:"troubles,omitempty"`
 	// Groups are the spines first, then the groups by number, then clients that are in no group.
@@ -122,6 +125,12 @@ func mapOf(t *v1alpha1.RouteReflectorTopology, nodes []Node) (Map, error) {
 	m := Map{
 		Name: t.Name, Phase: string(t.Status.Phase), Mode: string(t.Status.Mode), Mesh: string(t.Status.Mesh),
 		Sessions: t.Status.Sessions.Summary, Troubles: troubles(t),
+	}
+	for _, c := range t.Status.Conditions {
+		if c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionTrue {
+			at := c.LastTransitionTime.UTC()
+			m.Since = &at
+		}
 	}
 	if t.Status.Plan != nil {
 		m.WaitingFor = t.Status.Plan.WaitingFor

@@ -207,9 +207,11 @@ func reflectorsOf(w World, m matcher) List {
 		for _, g := range t.Groups {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
-				row := Row{Ill: !well, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
+				replacing := t.Replacing(r, w.ReadAt)
+				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
 				row.Cells[2].Machine = row.Cells[2].Text
-				lines = append(lines, line{row: row, texts: []string{t.Name, g.Name, r.Node, r.Zone, state}, zone: r.Zone})
+				texts := []string{t.Name, g.Name, r.Node, r.Zone, state}
+				lines = append(lines, line{row: row, settling: replacing, texts: texts, zone: r.Zone})
 			}
 		}
 	}

@@ -85,6 +85,18 @@ func (s BGP) World(at int) (w routereflector.World, unread []string) {
 	return w, unread
 }
 
+// Drawn is what the status of a topology and the Nodes show; one whose selector cannot be read has its status alone.
+func (s BGP) Drawn(at int) topology.Map {
+	all := s.Topologies[at : at+1]
+	maps, err := topology.Maps(all, DrawnNodes(s.nodes))
+	if err != nil {
+		t := all[0].DeepCopy()
+		t.Spec.ClientSelector = metav1.LabelSelector{}
+		maps, _ = topology.Maps([]v1alpha1.RouteReflectorTopology{*t}, DrawnNodes(s.nodes)) // with the selector of all
+	}
+	return maps[0]
+}
+
 // look reads Calico's side of route reflectors, and the UID of the cluster where the datastore is alongside it.
 func (s *BGP) look(ctx context.Context, c *Cluster, config calico.Config) error {
 	routes := func(read func(context.Context) (clusterroutes.Settings, error)) {

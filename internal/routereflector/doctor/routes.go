@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -54,7 +55,7 @@ func reachable(x examined) []finding.Finding {
 		}
 		why, do := x.blackHole(f, v.Examples)
 		out = append(out, finding.Finding{
-			Severity: finding.Problem, Why: why, Do: do,
+			Severity: finding.Problem, Why: why, Do: do, Where: x.concerned(v.Examples),
 			What: fmt.Sprintf("%d of %d ways from a node to another have no route by %s, such as %s%s", v.UnreachablePairs, up*(up-1), f.Name, pairs(v.Examples), aside),
 		})
 	}
@@ -73,6 +74,24 @@ func reachable(x examined) []finding.Finding {
 		})
 	}
 	return out
+}
+
+// concerned is the first topology to which a node of the pairs belongs, as a reflector or as a client; empty for none.
+func (x examined) concerned(pairs []reachability.Pair) string {
+	for i := range x.Topologies {
+		w := routereflector.World{Topology: *x.Topologies[i].DeepCopy()}
+		v1alpha1.SetDefaults(&w.Topology)
+		for _, p := range pairs {
+			for _, name := range []string{p.From, p.To} {
+				n := x.Nodes[x.index(name)]
+				_, client := w.ClientOf(n)
+				if client || n.Labels[v1alpha1.ReflectorLabel] == w.Topology.Name {
+					return "RouteReflectorTopology " + w.Topology.Name
+				}
+			}
+		}
+	}
+	return ""
 }
 
 func pairs(all []reachability.Pair) string {

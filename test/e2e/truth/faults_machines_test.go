@@ -122,8 +122,12 @@ func topologyFaults() (all []fault) {
 			delete(w.objects, keyNameOf(w, w.customOf("BGPPeer", name)))
 		}
 	})
+	add("the BGPPeer of its reflectors is gone", func(w *world) {
+		delete(w.objects, keyNameOf(w, w.customOf("BGPPeer", "main-reflectors")))
+	})
 	add("it is replacing w1 since an hour", func(w *world) {
 		reflector(func(r map[string]any) { r["role"] = "Leaving" })(w)
+		condition(bgpv1alpha1.ConditionProgressing, "True", "Progressing")(w)
 		w.set("RouteReflectorTopology", "main", "Progressing", "status", "phase")
 	})
 	return all

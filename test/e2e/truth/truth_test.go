@@ -222,12 +222,6 @@ func TestFaultWalk(t *testing.T) {
 // left are the faults of which views still lie, with what is missing.
 func left() map[string]string {
 	return map[string]string{
-		driver + ": its rights are missing":            "the doctor's list of rights has no driver",
-		"load balancer: changed at DigitalOcean":       "status compares no settings; explain does",
-		"load balancer: an annotation that is refused": "status knows it by the Event alone, which lasts an hour",
-		"reflectors: its BGPPeers are gone":            "doctor routereflectors finds it, and names no topology",
-		"reflectors: it is replacing w1 since an hour": "a topology does not report since when it replaces a node",
-		"reflectors: w2 is gone":                       "no view says what comes next",
 	}
 }
 

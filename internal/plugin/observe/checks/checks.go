@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -15,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	routereflectors "github.com/mooring-dev/mooring/internal/routereflector/doctor"
+	"github.com/mooring-dev/mooring/internal/topology"
 )
 
 const controllersLong = `Check which controllers run: upstream projects and others alongside Mooring's components, two installations of one component, Deployments without a ready pod,
@@ -70,7 +72,7 @@ func lookAtRouteReflectors(ctx context.Context, x *Examination) []finding.Findin
 	if err == nil {
 		var evidence routereflectors.Evidence
 		if evidence, err = ReflectorEvidence(ctx, x.cluster, where); err == nil {
-			return routereflectors.Findings(evidence)
+			return finding.Merge(routereflectors.Findings(evidence), x.topologies(ctx, evidence.Topologies))
 		}
 	}
 	f := notLookedAt("routereflectors", "route reflectors", err)
@@ -78,6 +80,19 @@ func lookAtRouteReflectors(ctx context.Context, x *Examination) []finding.Findin
 		f.Severity, f.Unread, f.Why, f.Do = finding.Note, false, "", ""
 	}
 	return []finding.Finding{f}
+}
+
+// topologies are the findings about RouteReflectorTopologies as they are drawn.
+func (x *Examination) topologies(ctx context.Context, all []v1alpha1.RouteReflectorTopology) []finding.Finding {
+	nodes, err := x.cluster.Nodes(ctx)
+	var maps []topology.Map
+	if err == nil {
+		maps, err = topology.Maps(all, observe.DrawnNodes(nodes))
+	}
+	if err != nil {
+		return []finding.Finding{notLookedAt("routereflectors", "RouteReflectorTopologies", err)}
+	}
+	return topology.Findings(maps, x.cluster.ServerTime(x.clock.Now()))
 }
 
 // lookAtNodeSync is calico-node-sync's doctor as part of all, where one keeps its state: what the other doctors and agreement look at is theirs. It may read

@@ -19,12 +19,12 @@ import (
 const rightsLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the missing rule and
 the command that adds it.
 
-Deployments and DaemonSets of all namespaces are read, and SubjectAccessReviews are created, which nothing stores. Rights that only some settings
+Deployments, DaemonSets and StatefulSets of all namespaces are read, and SubjectAccessReviews are created, which nothing stores. Rights that only some settings
 need are asked for with those settings: Calico's datastore, its journal, the variables of an upstream project.`
 
 // lookAtRights asks for every right of every component.
 func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
-	e := doctor.RightsEvidence{Workloads: x.workloads(ctx), Allowed: map[doctor.Question]bool{}}
+	e := doctor.RightsEvidence{Workloads: x.withStatefulSets(ctx), Allowed: map[doctor.Question]bool{}}
 	config := rest.CopyConfig(x.cluster.Config)
 	config.QPS = -1 // some hundred small questions; the API server has its own bounds
 	client, err := observe.Typed(config)

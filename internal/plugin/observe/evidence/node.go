@@ -103,7 +103,7 @@ func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.Passive
 	}
 	for i := range s.Topologies {
 		w, unread := s.World(i)
-		t := explain.Topology{World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}
+		t := explain.Topology{Seen: s.Drawn(i), World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}
 		for _, n := range w.Nodes {
 			if slices.Contains(names[1:], n.Name) {
 				t.Node = n.Name

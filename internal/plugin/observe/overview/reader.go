@@ -110,6 +110,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	x := checks.New(u.cluster, u.clock)
 	u.components(ctx, x, &w)
 	u.doctor(ctx, x, &w)
+	hazards(&w)
 	w.Entries, w.JournalProblems = entries(ctx, u.cluster, events)
 	if err := ctx.Err(); err != nil {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
@@ -205,6 +206,18 @@ func (u *Reader) doctor(ctx context.Context, x *checks.Examination, w *ui.World)
 		u.findings, u.checkedAt = x.Findings(ctx, checks.All()), now
 	}
 	w.Findings, w.CheckedAt = u.findings, u.checkedAt
+}
+
+// hazards adds to topologies what the doctor has found about them that their status does not have.
+func hazards(w *ui.World) {
+	for i := range w.Topologies {
+		t := &w.Topologies[i]
+		for _, f := range w.Findings {
+			if f.Where == topology.Where(t.Name) && f.Check != topology.CheckTopologies && f.Severity == finding.Problem {
+				t.Troubles = append(t.Troubles, f.What)
+			}
+		}
+	}
 }
 
 // components fills in Mooring's own programs.
