@@ -113,12 +113,27 @@ func (e ServiceEvidence) Trouble() string {
 	return ""
 }
 
+// Problem is [ServiceEvidence.Trouble], or what is refused of the Service, or that DigitalOcean has none of its targets;
+// "" if nothing that was read shows any of these.
+func (e ServiceEvidence) Problem() string {
+	trouble := e.Trouble()
+	if trouble != "" || loadbalancer.Asks(e.Input.Service) != nil {
+		return trouble
+	}
+	result, err := loadbalancer.Desired(e.granted())
+	o := e.Input.Observed
+	switch {
+	case err != nil && e.refused(each(err)):
+		return err.Error()
+	case err == nil && !result.Disowned && o != nil && o.DropletTag == "" && len(o.DropletIDs) == 0 && len(result.Request.DropletIDs) > 0:
+		return fmt.Sprintf("at DigitalOcean it has no targets, and should have %d", len(result.Request.DropletIDs))
+	}
+	return ""
+}
+
 // newestOutcome is the newest Event about what became of the load balancer, a zero one if there is none.
 func (e ServiceEvidence) newestOutcome() (newest Event) {
-	failures := []string{
-		loadbalancer.ReasonConfig, loadbalancer.ReasonNoNodes, loadbalancer.ReasonFailed, loadbalancer.ReasonSyncFailed,
-		loadbalancer.ReasonForeign, loadbalancer.ReasonDoubt, loadbalancer.ReasonCertFailed, loadbalancer.ReasonNotDeleted,
-	}
+	failures := loadbalancer.Failures()
 	outcomes := []string{loadbalancer.ReasonEnsured, loadbalancer.ReasonPending, loadbalancer.ReasonCertReady}
 	for _, event := range e.Events { // of failure and success in one second, the failure counts
 		failed := event.Warning && slices.Contains(failures, event.Reason)
@@ -213,8 +228,12 @@ func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section 
 			s.heed("state", "%s", p.Message)
 		}
 		if err == nil && !result.Disowned {
-			for _, d := range loadbalancer.Diff(*o, result.Request) {
+			diffs := loadbalancer.Diff(*o, result.Request)
+			for _, d := range diffs {
 				s.heed("to change", "%s", d)
+			}
+			if service := e.Input.Service; len(diffs) > 0 {
+				s.say("next", "%s changes it within a minute; if not: kubectl -n %s describe service %s", cloudComponent, service.Namespace, service.Name)
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func balancerFaults() (all []fault) {
 	}
 	add("errored at DigitalOcean", func(w *world) { w.must(w.account.SetLoadBalancerStatus(w.balancer, "errored")) })
 	add("gone at DigitalOcean", func(w *world) { w.must(w.account.DeleteLoadBalancer(w.balancer)) })
-	add("changed at DigitalOcean", func(w *world) {
+	add("its targets are taken away at DigitalOcean", func(w *world) {
 		w.must(w.account.EditLoadBalancer(w.balancer, func(lb *sim.LoadBalancer) { lb.DropletIDs = nil }))
 	})
 	condition := func(kind, reason string) func(w *world) {
@@ -97,6 +97,10 @@ func balancerFaults() (all []fault) {
 			})
 		}
 	}
+	add("changed at DigitalOcean, and not repaired (condition LoadBalancerSynced)", func(w *world) {
+		w.must(w.account.EditLoadBalancer(w.balancer, func(lb *sim.LoadBalancer) { lb.RedirectHTTPToHTTPS = true }))
+		condition(loadbalancer.ConditionSynced, loadbalancer.ReasonFailed)(w)
+	})
 	add("another's (condition LoadBalancerOwned)", condition(loadbalancer.ConditionOwned, "LoadBalancerForeign"))
 	add("its firewall is closed (condition FirewallOpen)", condition("cloud.mooring.dev/FirewallOpen", "Refused"))
 	warned := func(reason string, age time.Duration) func(w *world) {

@@ -6,10 +6,15 @@ package balancertest_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -341,4 +346,36 @@ func TestFaultsOfAllKindsEndWell(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Why a load balancer is not what its Service asks for is a condition for as long as that is so: an Event ends after an
+// hour.
+func TestRefusalsAreConditions(t *testing.T) {
+	t.Parallel()
+	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
+		synced := func() *metav1.Condition {
+			s, err := w.Client.CoreV1().Services(w.Name).Get(t.Context(), "web", metav1.GetOptions{})
+			w.Must(err)
+			return meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionSynced)
+		}
+		is := func(what, reason, part string) {
+			t.Helper()
+			testkit.Eventually(t, what, func() string {
+				c := synced()
+				if reason == "" && c == nil || reason != "" && c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, part) {
+					return ""
+				}
+				return fmt.Sprintf("condition %+v; %s", c, w.Story())
+			})
+		}
+		w.run()
+		w.create("web", "size-unit", "-1")
+		is("a refused annotation to be a condition", loadbalancer.ReasonConfig, "size-unit")
+		w.annotate("web", "size-unit", "2")
+		w.balancer("web")
+		is("the condition to go", "", "")
+		w.Must(w.Sim.Inject(fault.Rule{Route: "PUT /v2/load_balancers/{lb_id}", Kind: fault.Error, Status: http.StatusInternalServerError, Nth: 1, Times: -1}))
+		w.annotate("web", "size-unit", "3")
+		is("a failure to be a condition", loadbalancer.ReasonSyncFailed, "500")
+	})
 }

@@ -43,8 +43,12 @@ func readServiceEvents(ctx context.Context, c *observe.Cluster) (out serviceEven
 
 // balancers lists the Services of type LoadBalancer, with what is wrong with them as kubectl mooring explain service
 // has it.
-func (u *Reader) balancers(ctx context.Context, events serviceEvents) (out []ui.Balancer, err error) {
+func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serviceEvents) (out []ui.Balancer, err error) {
 	u.listBalancers(ctx)
+	targets := make([]*corev1.Node, len(nodes))
+	for i := range nodes {
+		targets[i] = &nodes[i]
+	}
 	about := map[string][]explain.Event{}
 	for i := range events.list {
 		e := &events.list[i]
@@ -57,10 +61,10 @@ func (u *Reader) balancers(ctx context.Context, events serviceEvents) (out []ui.
 			return
 		}
 		e := explain.ServiceEvidence{Now: u.clock.Now(), Events: about[s.Namespace+"/"+s.Name]}
-		e.Input.Service = s
+		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, targets, "droplets and certificates are taken for granted"
 		e.Input.Observed, e.Lost = u.atDigitalOcean(ctx, s.Annotations[annotation.LoadBalancerID])
 		b := balancerOf(s)
-		b.Problem = e.Trouble()
+		b.Problem = e.Problem()
 		out = append(out, b)
 	})
 	if err == nil && u.listProblem != nil && len(out) > 0 {

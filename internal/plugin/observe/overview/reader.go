@@ -104,7 +104,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	u.topologies(&w, seen, served, problem, nodes)
 	Waits(&w, u.cluster.Waiting(ctx, sides.Now), sides.Now)
 	events := readServiceEvents(ctx, u.cluster)
-	w.Balancers, w.BalancerProblem = problemOf(u.balancers(ctx, events))
+	w.Balancers, w.BalancerProblem = problemOf(u.balancers(ctx, nodes, events))
 	u.readVolumes(ctx, &w)
 	u.tenants(ctx, &w)
 	x := checks.New(u.cluster, u.clock)
