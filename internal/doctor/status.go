@@ -28,6 +28,8 @@ type Component struct {
 	Renewed *time.Time `json:"renewed,omitempty"`
 	// Problem is why it does not do its work, "" if it does as far as is known.
 	Problem string `json:"problem,omitempty"`
+	// Unread is why it is unknown whether it works, "" if it is known.
+	Unread string `json:"unread,omitempty"`
 	// Absent reports that objects in the cluster need it, and that neither a workload nor a Lease of it was found.
 	Absent bool `json:"absent,omitempty"`
 	// token reports that the problem is its token.
@@ -104,6 +106,14 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 		out = e.led(out, e.Leases[at])
 	} else if name != "" && e.LeaseProblem == "" {
 		out.Problem = fmt.Sprintf("there is no Lease %s/%s, with which it elects its leader", namespace, name)
+	}
+	if name != "" && e.LeaseProblem != "" {
+		out.Unread = "its Lease could not be read"
+	}
+	for _, l := range e.Workloads {
+		if c.name == Driver && l.Problem != "" { // the other half of it may be there
+			out.Unread = l.Kind + " could not be read"
+		}
 	}
 	switch {
 	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet

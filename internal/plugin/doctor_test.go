@@ -112,7 +112,7 @@ func (p patient) rights() {
 		"mooring-system, which Role calico-node-sync allows it\n"
 	p.eventually(p.ask("rbac"), lease, "PROBLEM  rights: ServiceAccount mooring-system/calico-node-sync may not get clusterinformations.crd.projectcalico.org default, which "+
 		"ClusterRole mooring-calico-node-sync-datastore allows it\n", "         do:  "+cure+"\n")
-	mustKubectl(p.T, p.cluster, "", "create", "clusterrole", "watcher", "--verb=list", "--resource=deployments.apps,daemonsets.apps")
+	mustKubectl(p.T, p.cluster, "", "create", "clusterrole", "watcher", "--verb=list", "--resource=deployments.apps,daemonsets.apps,statefulsets.apps")
 	mustKubectl(p.T, p.cluster, "", "create", "clusterrolebinding", "watcher", "--clusterrole=watcher", "--user=watcher")
 	p.eventually(p.ask("rbac", "--as", "watcher"), "warning  rights: not read: rights: subjectaccessreviews.authorization.k8s.io is forbidden", "0 problems, 1 warning, 0 notes, 0 ok\n")
 	mustKubectl(p.T, p.cluster, "", "delete", "clusterrole/watcher", "clusterrolebinding/watcher")
@@ -203,7 +203,7 @@ func TestDoctorRefusals(t *testing.T) {
 		"an unknown format":    {[]string{"-o", "wide"}, `invalid value "wide" for --output (format): use one of text, json, yaml; see 'kubectl mooring doctor --help'`},
 		"an unknown flag":      {[]string{"controllers", "--all"}, `unknown flag --all; see 'kubectl mooring doctor controllers --help'`},
 		"no kubeconfig":        {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another: stat /no/such/file: no such file or directory"},
-		"a cluster that is no": {[]string{"controllers", "--kubeconfig", nowhere}, "asking the API server for its version: "},
+		"a cluster that is no": {[]string{"controllers", "--kubeconfig", nowhere}, "cannot be reached: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

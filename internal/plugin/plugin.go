@@ -57,5 +57,6 @@ func NewCommand(builders ...Builder) *cobra.Command {
 	for _, build := range builders {
 		root.AddCommand(build(env))
 	}
+	observe.OneSentence(root)
 	return root
 }

@@ -173,7 +173,11 @@ func componentLines(w World) []trouble {
 	for _, c := range w.Components {
 		text := tidy(strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where + "): ")
 		parts := []string{c.Problem}
-		if c.Problem == "" {
+		switch {
+		case c.Problem != "":
+		case c.Unread != "":
+			parts = []string{"unknown: " + c.Unread}
+		default:
 			parts = []string{"running"}
 			if c.Ready != "" {
 				parts = []string{c.Ready + " ready"}
@@ -185,7 +189,7 @@ func componentLines(w World) []trouble {
 		if !c.Renewed.IsZero() {
 			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.ReadAt.Sub(c.Renewed)))+" ago")
 		}
-		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == ""})
+		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == "" && c.Unread == ""})
 	}
 	slices.SortStableFunc(out, func(a, b trouble) int {
 		if a.well != b.well {

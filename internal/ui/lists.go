@@ -137,7 +137,7 @@ func (l *List) count(lines []line) {
 func (w World) kept(l List, component string) List {
 	all := make([]finding.Keeper, len(w.Components))
 	for i, c := range w.Components {
-		all[i] = finding.Keeper{Name: c.Name, Problem: c.Problem, Seen: c.Renewed}
+		all[i] = finding.Keeper{Name: c.Name, Problem: cmp.Or(c.Problem, c.Unread), Seen: c.Renewed}
 	}
 	why := finding.Unkept(all, component, w.ComponentProblem, w.ReadAt)
 	if why == "" || l.All == 0 {
@@ -178,9 +178,7 @@ func componentsOf(w World, m matcher) List {
 		if !c.Renewed.IsZero() {
 			renewed = moment(c.Renewed)
 		}
-		if c.Problem != "" {
-			leader = c.Problem
-		}
+		leader = cmp.Or(c.Problem, c.Unread, leader)
 		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Ready, "-")
 		lines[i] = line{
 			row:   Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where, version, ready, leader), renewed)},

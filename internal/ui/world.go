@@ -66,8 +66,8 @@ type Component struct {
 	// Leader holds its Lease; Renewed is when it was last renewed, zero where no leader is elected.
 	Leader  string
 	Renewed time.Time
-	// Problem is why it does not do its work, "" if it does.
-	Problem string
+	// Problem is why it does not do its work, "" if it does; Unread is why that is unknown.
+	Problem, Unread string
 }
 
 // Wait is what a component holds back until a person confirms it. Its JSON form is a contract with programs.

@@ -71,7 +71,7 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func (a *comparison) run(ctx context.Context, args []string, out, notes io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	c, err := a.env.Cluster()
 	if err != nil {
@@ -79,6 +79,9 @@ func (a *comparison) run(ctx context.Context, args []string, out, notes io.Write
 	}
 	w, err := observe.Machines(ctx, c, a.clock)
 	if err != nil {
+		return err
+	}
+	if err := observe.Unresponsive(ctx); err != nil {
 		return err
 	}
 	names := make([]string, len(args)) // as -o name prints them, too

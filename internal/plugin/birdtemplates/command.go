@@ -76,7 +76,7 @@ func New(env *observe.Env) *cobra.Command {
 		Use: "bird-templates", Short: "Patch Calico's BIRD templates so that dead neighbors are lost within seconds", Long: long, Example: example,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), observe.ReadTime)
+			ctx, cancel := observe.Reading(cmd.Context())
 			defer cancel()
 			if o.check && (o.from != "" || o.installedBy != "") {
 				return errors.New("--check looks at the cluster: it takes neither --from nor --installed-by")

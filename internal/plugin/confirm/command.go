@@ -61,10 +61,13 @@ func New(env *observe.Env) *cobra.Command {
 
 // list prints what waits.
 func list(ctx context.Context, c *observe.Cluster, output *screen.Format, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	now := time.Now()
 	is := c.Waiting(ctx, now)
+	if err := observe.Unresponsive(ctx); err != nil {
+		return err
+	}
 	columns, _ := screen.Terminal(to)
 	if err := output.Write(to, command.Printable(is.Text(now, columns)), is); err != nil {
 		return err
@@ -101,7 +104,7 @@ func say(cmd *cobra.Command, env *observe.Env, confirm func(context.Context, *ob
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), observe.ReadTime)
+	ctx, cancel := observe.Reading(cmd.Context())
 	defer cancel()
 	text, err := confirm(ctx, c)
 	if err == nil {

@@ -6,7 +6,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 
@@ -99,17 +98,21 @@ func (d *examiner) command(use, short, long, example string) *cobra.Command {
 }
 
 func (d *examiner) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	c, err := d.env.Cluster()
 	if err != nil {
 		return err
 	}
-	// One question that everybody may ask tells a cluster that does not respond from sides that may not be read.
-	if _, err := c.Typed.Discovery().ServerVersion(); err != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("asking the API server for its version: %w", err)
+	// One request that everybody may make tells a cluster that does not respond from sides that may not be read.
+	if _, err := c.Version(ctx); err != nil && !apierrors.IsForbidden(err) {
+		return err
 	}
 	x := checks.New(c, clock.RealClock{})
 	x.Secrets = d.secrets
-	return screen.Findings(x.Findings(ctx, d.parts), &d.output, out)
+	findings := x.Findings(ctx, d.parts)
+	if err := observe.Unresponsive(ctx); err != nil {
+		return err
+	}
+	return screen.Findings(findings, &d.output, out)
 }

@@ -5,7 +5,6 @@
 package estate
 
 import (
-	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -47,7 +46,7 @@ func New(env *observe.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "estate", Short: "Show what the cluster has at DigitalOcean, what refers to it and what it costs", Long: long, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), observe.ReadTime)
+			ctx, cancel := observe.Reading(cmd.Context())
 			defer cancel()
 			c, err := env.Cluster()
 			if err != nil {

@@ -5,6 +5,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -149,10 +150,10 @@ func (e *explainer) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), observe.ReadTime)
+	ctx, cancel := observe.Reading(cmd.Context())
 	defer cancel()
 	explanation, err := kind.explain(ctx, e, c, namespace, name)
-	if err != nil {
+	if err = cmp.Or(observe.Unresponsive(ctx), err); err != nil {
 		return err
 	}
 	return Print(explanation, &e.output, cmd.OutOrStdout())

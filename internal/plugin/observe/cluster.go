@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -48,6 +49,8 @@ type Cluster struct {
 	// ahead is by how much the API server's clock is ahead of this machine's.
 	ahead atomic.Int64
 	clock clock.PassiveClock
+	// responseTime is what --request-timeout says, 0 for nothing.
+	responseTime time.Duration
 }
 
 // ServerTime is a moment of this machine's clock by the clock of the API server, as far as a response had its time.
@@ -84,8 +87,12 @@ func (e *Env) Cluster() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces, clock: clock.RealClock{}}
+	c := &Cluster{
+		Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces, clock: clock.RealClock{}, responseTime: config.Timeout,
+	}
+	config.Timeout = 0
 	config.Wrap(c.dated)
+	config.Wrap(c.patient)
 	if c.Typed, err = Typed(config); err == nil {
 		c.Dynamic, err = dynamic.NewForConfig(config)
 	}
@@ -105,6 +112,24 @@ func Typed(config *rest.Config) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("making a client of the API server: %w", err)
 	}
 	return client, nil
+}
+
+// raw reads a path of the API server.
+func (c *Cluster) raw(ctx context.Context, path string) ([]byte, error) {
+	return c.Typed.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
+}
+
+// Version is Kubernetes' own, which everybody may read, so that an error tells that the API server does not respond.
+func (c *Cluster) Version(ctx context.Context) (string, error) {
+	text, err := c.raw(ctx, "/version")
+	var v version.Info
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	return v.GitVersion, nil
 }
 
 // Nodes lists all of them.

@@ -4,13 +4,11 @@
 package observe
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -94,18 +92,6 @@ func (e *Env) Namespace() (namespace string, explicit bool, err error) {
 		return "", false, fmt.Errorf("reading the namespace from the kubeconfig: %w", err)
 	}
 	return namespace, explicit, nil
-}
-
-// Bounded bounds how long a command reads the cluster that others share with it, and returns it.
-func Bounded(cmd *cobra.Command) *cobra.Command {
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), ReadTime)
-		defer cancel()
-		cmd.SetContext(ctx)
-		return run(cmd, args)
-	}
-	return cmd
 }
 
 // describe names the cluster at a host for people: by the context that is used, if there is one.

@@ -49,7 +49,7 @@ func newRouteReflectors(env *observe.Env) *cobra.Command {
 
 // fromCluster plans for the topologies of the cluster that have the names, for all if there are no names.
 func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes io.Writer) ([]plancmd.Scene, error) {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	var out []plancmd.Scene
 	c, err := p.env.Cluster()

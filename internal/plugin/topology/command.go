@@ -79,7 +79,7 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func run(ctx context.Context, env *observe.Env, args []string, output *screen.Format, out, notes io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	maps, err := read(ctx, env, args)
 	if err != nil {

@@ -5,6 +5,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -77,17 +78,20 @@ func (v Result) Print(output *screen.Format, out io.Writer) error {
 
 // ask reads the versions in the cluster.
 func (v *Result) ask(ctx context.Context, env *observe.Env) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
+	err := v.read(ctx, env)
+	return cmp.Or(observe.Unresponsive(ctx), err)
+}
+
+func (v *Result) read(ctx context.Context, env *observe.Env) error {
 	c, err := env.Cluster()
 	if err != nil {
 		return err
 	}
-	kubernetes, err := c.Typed.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("reading the version of the API server: %w", err)
+	if v.Kubernetes, err = c.Version(ctx); err != nil {
+		return err
 	}
-	v.Kubernetes = kubernetes.GitVersion
 	e := checks.ControllerEvidence(ctx, checks.New(c, clock.RealClock{}))
 	v.Components = doctor.Components(e)
 	for _, l := range e.Workloads {

@@ -67,7 +67,7 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func (v *comparison) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	c, err := v.env.Cluster()
 	if err != nil {
@@ -75,6 +75,9 @@ func (v *comparison) run(ctx context.Context, out io.Writer) error {
 	}
 	w, err := observe.Volumes(ctx, c, v.clock)
 	if err != nil {
+		return err
+	}
+	if err := observe.Unresponsive(ctx); err != nil {
 		return err
 	}
 	report := volumes.Compare(w)

@@ -7,8 +7,11 @@ package truth
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -48,13 +51,59 @@ func (s *stage) forbidden() (name string, lies []string) {
 func (s *stage) frozen() (name string, lies []string) {
 	s.Helper()
 	s.set(healthy(s.T, s.world.now))
-	s.flags = []string{"--request-timeout=1s"}
 	pid := s.server.PID()
 	testkit.PauseProcess(s, pid)
-	defer func() {
-		_ = syscall.Kill(pid, syscall.SIGCONT)
-		s.flags = nil
-	}()
-	tenant := part{"tenant", "team-a"}
-	return "the API server is frozen", s.blind(s.status, s.agreement, s.volumes, s.page, s.explained(tenant))
+	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+	return "the API server is frozen", s.unresponsive("is too slow")
+}
+
+// stuck is an API server whose etcd no longer responds.
+func (s *stage) stuck() (name string, lies []string) {
+	s.Helper()
+	s.set(healthy(s.T, s.world.now))
+	s.etcd.Pause(s.T)
+	defer s.etcd.Resume()
+	return "etcd is frozen", s.unresponsive("is too slow")
+}
+
+// slow is an API server whose responses take longer than a person waits for all of them.
+func (s *stage) slow() (name string, lies []string) {
+	s.Helper()
+	s.set(healthy(s.T, s.world.now))
+	f := newFront(s.T, s.server.Config.Host)
+	f.set(3*time.Second, nil)
+	s.through(f, func() { lies = s.unresponsive("is too slow") })
+	return "each response of the API server takes 3 s", lies
+}
+
+// gone is an API server at whose address nothing listens.
+func (s *stage) gone() (name string, lies []string) {
+	s.Helper()
+	f := newFront(s.T, s.server.Config.Host)
+	f.server.Close()
+	s.through(f, func() { lies = s.unresponsive("cannot be reached") })
+	return "the API server is gone", lies
+}
+
+// unresponsive asks all views of an API server that does not respond: each ends with an error of one sentence within ten
+// seconds.
+func (s *stage) unresponsive(sentence string) (lies []string) {
+	s.Helper()
+	views := []func() *answer{s.status, s.doctor, s.agreement, s.volumes, s.page} // version shows its own, with a note
+	for _, p := range []part{{"machine", "w1"}, {"service", "shop/front"}, {"claim", "shop/data"}, {"tenant", "team-a"}} {
+		views = append(views, s.explained(p))
+	}
+	for _, view := range views {
+		began := time.Now()
+		a := view()
+		took := time.Since(began)
+		whole := strings.HasPrefix(a.errs, "error: the API server of ") && strings.Count(a.errs, "\n") == 1
+		if a.code != command.ExitError || a.out != "" || !whole || !strings.Contains(a.errs, sentence) {
+			lies = append(lies, fmt.Sprintf("%s ends with %d, prints %q, and says %q, not in one sentence that the API server %s", a.view, a.code, a.out, a.errs, sentence))
+		}
+		if took > 10*time.Second {
+			lies = append(lies, fmt.Sprintf("%s takes %s to say so: %s", a.view, took, a.errs))
+		}
+	}
+	return lies
 }

@@ -143,7 +143,7 @@ func (w *world) machine(name string, number int, reflector bool) {
 				"region": region, corev1.LabelTopologyRegion: region, corev1.LabelHostname: name,
 				corev1.LabelTopologyZone: "zone-" + strconv.Itoa(number),
 			},
-			Annotations: map[string]string{routereflector.IPv4Annotation: fmt.Sprintf("10.0.0.%d/24", number)},
+			Annotations: map[string]string{routereflector.IPv4Annotation: fmt.Sprintf("10.0.%d.%d/16", number/250, number%250)},
 		},
 		Spec: corev1.NodeSpec{ProviderID: providerid.Format(d.ID)},
 	}
@@ -155,8 +155,8 @@ func (w *world) machine(name string, number int, reflector bool) {
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: w.ago(29 * 24 * time.Hour),
 	}}
 	n.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", number)},
-		{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.100.%d", number)},
+		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", number/250, number%250)},
+		{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.%d.%d", 100+number/250, number%250)},
 	}
 	w.put(n, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -162,9 +162,12 @@ func (s *stage) status() *answer {
 	a.findings(r.Findings)
 	a.tiles(r.Health)
 	for _, c := range r.Components {
-		x := said{state: good, text: c.Problem}
-		if c.Problem != "" {
+		x := said{state: good, text: c.Problem + c.Unread}
+		switch {
+		case c.Problem != "":
 			x.state = bad
+		case c.Unread != "":
+			x.state = unread
 		}
 		a.say(part{"component", c.Name}, x)
 	}

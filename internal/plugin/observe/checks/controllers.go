@@ -4,6 +4,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -71,7 +72,7 @@ func Unkept(ctx context.Context, x *Examination, component string) string {
 	e := ControllerEvidence(ctx, x)
 	var all []finding.Keeper
 	for _, c := range doctor.Components(e) {
-		k := finding.Keeper{Name: c.Name, Problem: c.Problem}
+		k := finding.Keeper{Name: c.Name, Problem: cmp.Or(c.Problem, c.Unread)}
 		if c.Renewed != nil {
 			k.Seen = *c.Renewed
 		}

@@ -26,7 +26,7 @@ import (
 
 // ReflectorEvidence reads the cluster, and Calico's data from a datastore. Anyone who may not list RouteReflectorTopologies learns what is not judged without.
 func ReflectorEvidence(ctx context.Context, c *observe.Cluster, where calico.Config) (e doctor.Evidence, err error) {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	if where.Kind == calico.EtcdV3 {
 		e, err = fromEtcd(ctx, c, where.Etcd)

@@ -5,9 +5,9 @@ package checks
 
 import (
 	"context"
-	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -19,7 +19,8 @@ import (
 const rightsLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the missing rule and
 the command that adds it.
 
-Deployments, DaemonSets and StatefulSets of all namespaces are read, and SubjectAccessReviews are created, which nothing stores. Rights that only some settings
+Deployments, DaemonSets and StatefulSets of all namespaces and the roles of the cluster are read, and SubjectAccessReviews are created, which nothing stores:
+one for each account, and one for each right that no role grants. Rights that only some settings
 need are asked for with those settings: Calico's datastore, its journal, the variables of an upstream project.`
 
 // lookAtRights asks for every right of every component.
@@ -32,7 +33,15 @@ func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
 		e.Problem = observe.OneLine(err)
 		return doctor.Rights(e)
 	}
+	grants, listed := x.grants(ctx)
+	confirmed := map[string]bool{}
 	for _, q := range doctor.Questions(e.Workloads) {
+		// What roles grant is believed of an account of which the API server confirmed it once: it goes by the roles.
+		granted := listed && grants.Allow(q)
+		if granted && confirmed[q.User()] {
+			e.Allowed[q] = true
+			continue
+		}
 		review := &authorizationv1.SubjectAccessReview{Spec: reviewOf(q)}
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
@@ -40,15 +49,35 @@ func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
 			break
 		}
 		e.Allowed[q] = review.Status.Allowed
+		confirmed[q.User()] = confirmed[q.User()] || granted && review.Status.Allowed
 	}
 	return doctor.Rights(e)
 }
 
-// reviewOf asks about a service account as the API server knows it (k8s.io/apiserver/pkg/authentication/serviceaccount).
+// grants are the roles of the cluster and their bindings, if all of them may be read.
+func (x *Examination) grants(ctx context.Context) (g doctor.Grants, all bool) {
+	rbac := x.cluster.Typed.RbacV1()
+	err := observe.Each(ctx, "", rbac.ClusterRoles().List, func(o *rbacv1.ClusterRole) { g.ClusterRoles = append(g.ClusterRoles, *o) })
+	if err == nil {
+		err = observe.Each(ctx, "", rbac.ClusterRoleBindings().List, func(o *rbacv1.ClusterRoleBinding) {
+			g.ClusterRoleBindings = append(g.ClusterRoleBindings, *o)
+		})
+	}
+	if err == nil {
+		err = observe.Each(ctx, "", rbac.Roles(metav1.NamespaceAll).List, func(o *rbacv1.Role) { g.Roles = append(g.Roles, *o) })
+	}
+	if err == nil {
+		err = observe.Each(ctx, "", rbac.RoleBindings(metav1.NamespaceAll).List, func(o *rbacv1.RoleBinding) {
+			g.RoleBindings = append(g.RoleBindings, *o)
+		})
+	}
+	return g, err == nil
+}
+
+// reviewOf asks about a service account.
 func reviewOf(q doctor.Question) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{
-		User:   fmt.Sprintf("system:serviceaccount:%s:%s", q.Namespace, q.Account),
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + q.Namespace, "system:authenticated"},
+		User: q.User(), Groups: q.Groups(),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: q.In, Group: q.Group, Resource: q.Resource, Subresource: q.Subresource, Name: q.Name, Verb: q.Verb,
 		},

@@ -71,7 +71,7 @@ func NewReader(c *observe.Cluster, now clock.PassiveClock) *Reader {
 
 // Read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
 func (u *Reader) Read(ctx context.Context) (ui.World, error) {
-	ctx, cancel := context.WithTimeout(ctx, observe.ReadTime)
+	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
 	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
 	// Calico and topologies before the Nodes, as for the command agreement.
@@ -225,7 +225,7 @@ func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.Wo
 	e := checks.ControllerEvidence(ctx, x)
 	w.ComponentProblem = e.Unread()
 	for _, c := range doctor.Components(e) {
-		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem}
+		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem, Unread: c.Unread}
 		switch {
 		case c.Absent:
 			shown.Where = "not found"
