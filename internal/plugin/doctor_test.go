@@ -203,7 +203,7 @@ func TestDoctorRefusals(t *testing.T) {
 		"an unknown format":    {[]string{"-o", "wide"}, `invalid value "wide" for --output (format): use one of text, json, yaml; see 'kubectl mooring doctor --help'`},
 		"an unknown flag":      {[]string{"controllers", "--all"}, `unknown flag --all; see 'kubectl mooring doctor controllers --help'`},
 		"no kubeconfig":        {[]string{"--kubeconfig", "/no/such/file"}, "reading the kubeconfig, pass --kubeconfig or --context to choose another: stat /no/such/file: no such file or directory"},
-		"a cluster that is no": {[]string{"controllers", "--kubeconfig", nowhere}, "cannot be reached: "},
+		"a cluster that is no": {[]string{"controllers", "--kubeconfig", nowhere}, "the API server of a at https://127.0.0.1:1 cannot be reached: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -195,7 +195,7 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 
 	mustKubectl(t, cluster, `{"apiVersion":"crd.projectcalico.org/v1","kind":"ClusterInformation","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`, "create", "-f", "-")
 	has(t, explains(t, kubeconfig, 2, "node/c1"), "plan: nothing: its Kubernetes Node is there, so nothing of it is removed",
-		"client: of the only group, cluster ID 244.0.0.1, whose desired reflectors are", "!topology: its operator has not reported on it: check that calico-route-reflector-operator runs")
+		"client: of the only group, cluster ID 244.0.0.1, whose desired reflectors are", "!found: its operator has not reported on it")
 	const unkept = "!reported: not kept up to date: calico-route-reflector-operator: there is RouteReflectorTopology main, and nothing that runs it"
 	has(t, explains(t, kubeconfig, 2, "no", "r1"), "reflector: main", "role: reflector of the only group, in zone a, cluster ID 244.0.0.1", unkept)
 

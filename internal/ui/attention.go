@@ -60,12 +60,15 @@ func doctorOf(w World, m matcher) List {
 	checked := w.CheckedAt.UTC()
 	l.Checked, l.Old = &checked, w.ReadAt.Sub(w.CheckedAt) > oldFindings
 	counts := map[finding.Severity]int{}
-	unread := 0
+	unread, aside := 0, 0
 	var lines []line
 	for _, f := range w.Findings { // already in their order
-		if f.Unread {
+		switch {
+		case f.Unread && f.Severity == finding.Note:
+			aside++
+		case f.Unread:
 			unread++
-		} else {
+		default:
 			counts[f.Severity]++
 		}
 		if f.Severity == finding.OK {
@@ -93,7 +96,24 @@ func doctorOf(w World, m matcher) List {
 	if n := counts[finding.Note]; n > 0 {
 		parts = append(parts, prose.Plural(n, "note"))
 	}
+	if aside > 0 {
+		if l.State == Good { // nothing needs attention, and not all was looked at
+			l.State = Absent
+		}
+		parts = append(parts, fmt.Sprintf("%d not looked at", aside))
+	}
 	l.Text = cmp.Or(strings.Join(parts, ", "), "nothing found")
 	l.Summary += fmt.Sprintf(", and %d ok", counts[finding.OK])
 	return l
+}
+
+// notLookedAt are the doctor's findings about what could not be looked at and needs no attention, each with the command
+// that looks.
+func notLookedAt(found []finding.Finding) (notes []string) {
+	for _, f := range found {
+		if f.Unread && f.Severity == finding.Note {
+			notes = append(notes, strings.TrimSuffix(f.What+"; "+f.Do, "; "))
+		}
+	}
+	return notes
 }

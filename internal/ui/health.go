@@ -138,7 +138,7 @@ func troubles(w World, p Page, key string) []trouble {
 		slices.SortFunc(rows, byNeed)
 		for _, r := range rows {
 			if r.Verdict.NeedsAttention() && len(r.Findings) > 0 {
-				all = append(all, trouble{head: tidy(r.Machine + " " + r.Verdict.String() + ": " + r.Findings[0].Text(w.ReadAt))})
+				all = append(all, trouble{head: tidy(r.Machine + " " + r.Verdict.String() + ": " + r.Findings[0].Text(w.now()))})
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func troubles(w World, p Page, key string) []trouble {
 			continue
 		}
 		for _, r := range l.Rows {
-			all = append(all, r.trouble(key, w.ReadAt))
+			all = append(all, r.trouble(key, w.now()))
 		}
 	}
 	if len(all) > mostNamed {
@@ -187,7 +187,7 @@ func componentLines(w World) []trouble {
 			parts = append(parts, "leader "+c.Leader)
 		}
 		if !c.Renewed.IsZero() {
-			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.ReadAt.Sub(c.Renewed)))+" ago")
+			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.now().Sub(c.Renewed)))+" ago")
 		}
 		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == "" && c.Unread == ""})
 	}

@@ -139,7 +139,7 @@ func (w World) kept(l List, component string) List {
 	for i, c := range w.Components {
 		all[i] = finding.Keeper{Name: c.Name, Problem: cmp.Or(c.Problem, c.Unread), Seen: c.Renewed}
 	}
-	why := finding.Unkept(all, component, w.ComponentProblem, w.ReadAt)
+	why := finding.Unkept(all, component, w.ComponentProblem, w.now())
 	if why == "" || l.All == 0 {
 		return l
 	}
@@ -205,7 +205,7 @@ func reflectorsOf(w World, m matcher) List {
 		for _, g := range t.Groups {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
-				replacing := t.Replacing(r, w.ReadAt)
+				replacing := t.Replacing(r, w.now())
 				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
 				row.Cells[2].Machine = row.Cells[2].Text
 				texts := []string{t.Name, g.Name, r.Node, r.Zone, state}
@@ -240,7 +240,7 @@ func balancersOf(w World, m matcher) List {
 		switch {
 		case b.Deleting:
 			address = strings.TrimPrefix(address+", being deleted", ", ")
-		case b.isNew(w.ReadAt) && b.Problem == "":
+		case b.isNew(w.now()) && b.Problem == "":
 			address = "being made"
 		case address == "":
 			address = "none yet"
@@ -255,12 +255,12 @@ func balancersOf(w World, m matcher) List {
 			target = "no targets yet"
 		}
 		row := Row{
-			Ill:   b.Problem != "" || b.hangs(w.ReadAt) || len(b.Addresses) == 0 && !b.isNew(w.ReadAt),
+			Ill:   b.Problem != "" || b.hangs(w.now()) || len(b.Addresses) == 0 && !b.isNew(w.now()),
 			Cells: append(cells(name, address, b.Problem, portsOf(b.Ports), target), moment(b.Created)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
 		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Ports), target}
-		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.ReadAt), texts: texts}
+		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.now()), texts: texts}
 	}
 	return w.kept(m.list(l, "load balancer", lines), "digitalocean-cloud-controller-manager")
 }

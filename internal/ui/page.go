@@ -5,6 +5,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -54,7 +55,7 @@ type Page struct {
 // View is the page of a World for a filter. stale says why the World could not be read again, "" if it could.
 func View(w World, filter Filter, stale string) Page {
 	m := parse(filter)
-	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(w.Notes)}
+	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(slices.Concat(w.Notes, notLookedAt(w.Findings)))}
 	p.Machines = machinesOf(w, m)
 	p.Drawing = drawingOf(w)
 	p.Lists = []List{waitsOf(w, m), doctorOf(w, m), componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), volumesOf(w, m), tenantsOf(w, m), journalOf(w, m)}

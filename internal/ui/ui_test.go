@@ -223,6 +223,7 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 		"a note":                    {found(finding.Finding{Severity: finding.Note}), "doctor", "good 1 note"},
 		"a warning":                 {found(finding.Finding{Severity: finding.Warning}, unread), "doctor", "bad 1 warning, 1 not read"},
 		"a check that did not run":  {found(unread), "doctor", "unread 1 not read"},
+		"what nobody could look at": {found(finding.Finding{Severity: finding.Note, Unread: true}), "doctor", "absent 1 not looked at"},
 		"nothing waits":             {ui.World{}, "waits", "good none"},
 		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 		"one waits":                 {ui.World{Waits: []ui.Wait{{Command: "c"}, {Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},

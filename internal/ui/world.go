@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -18,6 +19,8 @@ type World struct {
 	Cluster string
 	// ReadAt is when the reading was complete.
 	ReadAt time.Time
+	// Now is that moment by the API server's clock, by which the ages of its objects are judged; zero if it is the same.
+	Now time.Time
 	// Notes say which sides of the agreement were not queried, and why.
 	Notes []string
 
@@ -57,6 +60,9 @@ type World struct {
 	Entries         []Entry
 	JournalProblems []string
 }
+
+// now is the moment of the reading by the API server's clock.
+func (w World) now() time.Time { return cmp.Or(w.Now, w.ReadAt) }
 
 // Component is one installation of a component.
 type Component struct {

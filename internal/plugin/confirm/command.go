@@ -63,7 +63,7 @@ func New(env *observe.Env) *cobra.Command {
 func list(ctx context.Context, c *observe.Cluster, output *screen.Format, to io.Writer) error {
 	ctx, cancel := observe.Reading(ctx)
 	defer cancel()
-	now := time.Now()
+	now := c.ServerTime(time.Now())
 	is := c.Waiting(ctx, now)
 	if err := observe.Unresponsive(ctx); err != nil {
 		return err

@@ -74,7 +74,7 @@ func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreem
 		return w, err
 	}
 	w.CleanUps, w.Unwatched = CleanUps(ctx, c, w, now), c.Unwatched(ctx, now)
-	w.Now = now.Now()
+	w.Now = c.ServerTime(now.Now())
 	return w, nil
 }
 
@@ -260,7 +260,7 @@ func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.Worl
 	if w.Current, err = client.Account(ctx); err != nil {
 		return nil, fmt.Errorf("asking for the account: %w", err)
 	}
-	w.List.At = now.Now()
+	w.List.At = c.ServerTime(now.Now())
 	droplets, err := client.Droplets(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing droplets: %w", err)
@@ -269,10 +269,10 @@ func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.Worl
 	for _, d := range droplets {
 		w.List.Droplets = append(w.List.Droplets, d.ID)
 	}
-	w.Now = now.Now()
+	w.Now = c.ServerTime(now.Now())
 	missing := instance.Decide(*w, evidence()).Ask
 	for _, id := range missing[:min(len(missing), mostAsked)] {
-		at := now.Now()
+		at := c.ServerTime(now.Now())
 		found, err := client.Droplet(ctx, id)
 		switch {
 		case err == nil:
@@ -284,7 +284,7 @@ func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.Worl
 			w.Answers[id] = instance.Answer{At: at, Outcome: instance.AnswerFailed, Problem: err.Error()}
 		}
 	}
-	w.Now = now.Now()
+	w.Now = c.ServerTime(now.Now())
 	return droplets, nil
 }
 

@@ -132,7 +132,7 @@ func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.Pass
 		known[w.Nodes[i].Name] = true
 	}
 	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) ||
-		!c.nodeSyncLeads(ctx, now.Now()) {
+		!c.nodeSyncLeads(ctx, c.ServerTime(now.Now())) {
 		return nil
 	}
 	preview := PreviewNodeSync(ctx, c, nodesync.DefaultConfig())

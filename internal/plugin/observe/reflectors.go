@@ -50,7 +50,7 @@ func ReadBGP(ctx context.Context, c *Cluster, config calico.Config, now clock.Pa
 		return s, true, err
 	}
 	s.workloads, s.Uncounted = countedPods(ctx, c, s.Topologies, len(s.nodes))
-	s.now = now.Now()
+	s.now = c.ServerTime(now.Now())
 	return s, true, nil
 }
 

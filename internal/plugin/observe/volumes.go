@@ -55,7 +55,7 @@ func Volumes(ctx context.Context, c *Cluster, now clock.PassiveClock) (volumes.W
 		}
 		w.Again(again)
 	}
-	w.Now = now.Now()
+	w.Now = c.ServerTime(now.Now())
 	return w, nil
 }
 

@@ -30,7 +30,7 @@ The states of a part:
   unread    it could not be read, or nothing was compared
   changing  something joins, leaves or is replaced, and ends by itself
   good      it was read, and nothing needs attention
-  absent    the cluster has nothing of the kind
+  absent    the cluster has nothing of the kind, or not all of it could be looked at and nothing needs attention
 
 Exit codes: 0 nothing needs attention; 2 a part is bad or could not be read; 1 the cluster cannot be read.`
 

@@ -107,3 +107,33 @@ func (s *stage) unresponsive(sentence string) (lies []string) {
 	}
 	return lies
 }
+
+// early and late are a person whose machine has a clock that is behind or ahead of the cluster's: nothing is at fault.
+func (s *stage) early() (name string, lies []string) {
+	s.Helper()
+	return "the person's clock is 40 minutes behind", s.skewed(40 * time.Minute)
+}
+
+func (s *stage) late() (name string, lies []string) {
+	s.Helper()
+	return "the person's clock is 40 minutes ahead", s.skewed(-40 * time.Minute)
+}
+
+func (s *stage) skewed(ahead time.Duration) (lies []string) {
+	s.Helper()
+	f := newFront(s.T, s.server.Config.Host)
+	f.ahead, s.ahead = ahead, ahead
+	defer func() { s.ahead = 0 }()
+	s.set(healthy(s.T, s.world.now.Add(ahead)))
+	s.through(f, func() {
+		answers := s.ask(parts()...)
+		lies = judge(broken{}, answers)
+		for _, a := range answers {
+			if a.code != 0 {
+				lies = append(lies, fmt.Sprintf("%s ends with %d: %s", a.view, a.code, a.errs))
+			}
+		}
+	})
+	s.set(healthy(s.T, s.world.now.Add(-ahead)))
+	return lies
+}

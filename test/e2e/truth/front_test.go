@@ -26,6 +26,8 @@ type front struct {
 	// slow is how long each response takes; refuses answers requests instead of the API server.
 	slow    time.Duration
 	refuses func(*http.Request) bool
+	// ahead is by how much the API server's clock is ahead of this machine's.
+	ahead time.Duration
 }
 
 func newFront(t *testing.T, host string) *front {
@@ -37,6 +39,14 @@ func newFront(t *testing.T, host string) *front {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 50}
 	f := &front{}
+	proxy.ModifyResponse = func(r *http.Response) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if at, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+			r.Header.Set("Date", at.Add(f.ahead).Format(http.TimeFormat))
+		}
+		return nil
+	}
 	f.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.paths = append(f.paths, r.Method+" "+r.URL.RequestURI())

@@ -44,7 +44,9 @@ type stage struct {
 	// written is what is in etcd, by key.
 	written map[string]string
 	world   *world
-	api     atomic.Pointer[http.Handler]
+	// ahead is by how much the clocks of the cluster are ahead of this machine's.
+	ahead time.Duration
+	api   atomic.Pointer[http.Handler]
 }
 
 func (s *stage) must(err error) {
@@ -143,7 +145,7 @@ func (s *stage) beat() {
 			if key != "/registry/leases/"+namespace+"/"+name {
 				continue
 			}
-			at := metav1.NewMicroTime(time.Now())
+			at := metav1.NewMicroTime(time.Now().Add(s.ahead))
 			s.world.leaseOf(namespace, name).Spec.RenewTime = &at
 			s.written[key] = s.world.encoded(s.world.leaseOf(namespace, name))
 			_, err := s.etcd.Client.Put(s.Context(), key, s.written[key])
@@ -208,7 +210,7 @@ func TestFaultWalk(t *testing.T) {
 			t.Errorf("%s:\n  %s", f.name, strings.Join(lies, "\n  "))
 		}
 	}
-	people := []func() (string, []string){s.forbidden, s.frozen, s.stuck, s.slow, s.gone}
+	people := []func() (string, []string){s.forbidden, s.early, s.late, s.frozen, s.stuck, s.slow, s.gone}
 	s.set(healthy(t, start))
 	for i, r := range rights() {
 		if !testing.Short() || i%3 == int(seed())%3 {

@@ -47,7 +47,7 @@ func lookAtCertificates(ctx context.Context, x *Examination) []finding.Finding {
 	} else {
 		l.count(ctx)
 	}
-	l.evidence.Now = x.clock.Now()
+	l.evidence.Now = x.cluster.ServerTime(x.clock.Now())
 	return doctor.Certificates(l.evidence)
 }
 

@@ -6,6 +6,8 @@ package checks
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -23,6 +25,8 @@ digitalocean-cloud-controller-manager runs, and nothing elsewhere.`
 func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 	e, err := observe.ReadEstate(ctx, x.cluster, x.clock)
 	switch {
+	case err == nil && e.World.Controller == "":
+		return unjudged(estate.Judge(e.World).Findings())
 	case err == nil:
 		return estate.Judge(e.World).Findings()
 	case !errors.Is(err, observe.ErrNoToken):
@@ -34,4 +38,18 @@ func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 		}}
 	}
 	return nil
+}
+
+// unjudged puts one note in the place of all that is unknown because no Deployment of the cloud component says which
+// objects are the cluster's, as where it runs outside of the cluster: nothing is known to be wrong, or to be well.
+func unjudged(found []finding.Finding) []finding.Finding {
+	found = slices.DeleteFunc(found, func(f finding.Finding) bool {
+		volume := strings.HasPrefix(f.Where, string(estate.Volume)) || strings.HasPrefix(f.Where, string(estate.Snapshot))
+		return f.Severity == finding.OK || f.Unread && !volume && (f.Where != "" || strings.Contains(f.What, ": the configuration: "))
+	})
+	return append(found, finding.Finding{
+		Check: estate.CheckEstate, Severity: finding.Note, Unread: true,
+		What: "what the cluster pays for at DigitalOcean and nothing refers to was not looked at: no Deployment of " + doctor.Cloud + " says which objects are the cluster's",
+		Why:  "what is left over there is not found", Do: "see what is not another's yourself: kubectl mooring estate",
+	})
 }

@@ -19,9 +19,9 @@ import (
 const rightsLong = `Ask the API server whether the service account of each component has the rights that our manifests give it, and name the missing rule and
 the command that adds it.
 
-Deployments, DaemonSets and StatefulSets of all namespaces and the roles of the cluster are read, and SubjectAccessReviews are created, which nothing stores:
-one for each account, and one for each right that no role grants. Rights that only some settings
-need are asked for with those settings: Calico's datastore, its journal, the variables of an upstream project.`
+Deployments, DaemonSets and StatefulSets of all namespaces and the roles of the cluster are read, and SubjectAccessReviews are created, which nothing
+stores: one for each account, and one for each right that no role grants. Rights that only some settings need are asked for with those settings: Calico's
+datastore, its journal, the variables of an upstream project.`
 
 // lookAtRights asks for every right of every component.
 func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {

@@ -53,7 +53,7 @@ func Claim(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name
 			}
 		}
 	}
-	evidence.Now = now.Now()
+	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
 }
 

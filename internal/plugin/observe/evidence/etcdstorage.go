@@ -37,7 +37,7 @@ func EtcdStorage(ctx context.Context, c *observe.Cluster, now clock.PassiveClock
 	}
 	evidence.Events, evidence.EventsRead = eventsAbout(ctx, c, "EtcdStorage", metav1.NamespaceAll, name)
 	evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Storage)
-	evidence.Now = now.Now()
+	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
 }
 

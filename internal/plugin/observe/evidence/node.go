@@ -58,7 +58,7 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 		evidence.Reflectors = reflectorsOfNode(ctx, c, now, config, append([]string{name}, evidence.CalicoNames...))
 	}
 	evidence.Events, evidence.EventsRead = eventsOfMachine(ctx, c, append([]string{name}, evidence.CalicoNames...))
-	evidence.Now = now.Now()
+	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
 }
 

@@ -57,7 +57,7 @@ func Service(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, na
 	if loadbalancer.Asks(service) == nil {
 		evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Cloud)
 	}
-	evidence.Now = now.Now()
+	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
 }
 

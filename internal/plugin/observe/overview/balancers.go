@@ -60,7 +60,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 		if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			return
 		}
-		e := explain.ServiceEvidence{Now: u.clock.Now(), Events: about[s.Namespace+"/"+s.Name]}
+		e := explain.ServiceEvidence{Now: u.cluster.ServerTime(u.clock.Now()), Events: about[s.Namespace+"/"+s.Name]}
 		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, targets, "droplets and certificates are taken for granted"
 		e.Input.Observed, e.Lost = u.atDigitalOcean(ctx, s.Annotations[annotation.LoadBalancerID])
 		b := balancerOf(s)

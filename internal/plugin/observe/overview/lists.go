@@ -73,7 +73,7 @@ func (u *Reader) tenants(ctx context.Context, w *ui.World) {
 			w.TenantProblem = fmt.Sprintf("decoding EtcdStorage %s: %v", all[i].GetName(), err)
 			continue
 		}
-		w.Tenants = append(w.Tenants, tenantOf(&s, u.clock.Now()))
+		w.Tenants = append(w.Tenants, tenantOf(&s, u.cluster.ServerTime(u.clock.Now())))
 	}
 }
 

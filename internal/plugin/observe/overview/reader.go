@@ -99,7 +99,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 		return w, err
 	}
 	sides.CleanUps, sides.Unwatched = observe.CleanUps(ctx, u.cluster, sides, u.clock), u.cluster.Unwatched(ctx, u.clock)
-	sides.Now = u.clock.Now()
+	sides.Now = u.cluster.ServerTime(u.clock.Now())
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)
 	Waits(&w, u.cluster.Waiting(ctx, sides.Now), sides.Now)
@@ -116,6 +116,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
 	}
 	w.ReadAt = u.clock.Now()
+	w.Now = u.cluster.ServerTime(w.ReadAt)
 	return w, nil
 }
 
