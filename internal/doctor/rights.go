@@ -116,20 +116,7 @@ func installations(listings []Listing) []installed {
 // find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It reports whether the
 // component has any.
 func (i *installed) find() bool {
-	var file string
-	switch i.component.name {
-	case cloud:
-		file = "releases/digitalocean-cloud-controller-manager/latest.yml"
-		if i.workload.has("out-of-service-taint") {
-			file = "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
-		}
-	case storage:
-		file = "dist/etcd-storage-operator.yaml"
-	case nodeSync, reflectors:
-		file = i.byDatastore()
-	case Driver:
-		file = "releases/digitalocean-csi-driver/latest.yml"
-	}
+	file := i.file()
 	if file == "" || i.workload.Kind == "DaemonSet" {
 		return false // the admission server, the proxies and the driver's node plugin ask Kubernetes for nothing
 	}
@@ -158,6 +145,24 @@ func (i *installed) find() bool {
 		}
 	}
 	return true
+}
+
+// file is the one of ours that has the component's rights, "" for a component that has none.
+func (i *installed) file() string {
+	switch i.component.name {
+	case cloud:
+		if i.workload.has("out-of-service-taint") {
+			return "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
+		}
+		return "releases/digitalocean-cloud-controller-manager/latest.yml"
+	case storage:
+		return "dist/etcd-storage-operator.yaml"
+	case nodeSync, reflectors:
+		return i.byDatastore()
+	case Driver:
+		return "releases/digitalocean-csi-driver/latest.yml"
+	}
+	return ""
 }
 
 // byDatastore is the file for Calico's datastore that the component is told to use.

@@ -107,14 +107,7 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 	} else if name != "" && e.LeaseProblem == "" {
 		out.Problem = fmt.Sprintf("there is no Lease %s/%s, with which it elects its leader", namespace, name)
 	}
-	if name != "" && e.LeaseProblem != "" {
-		out.Unread = "its Lease could not be read"
-	}
-	for _, l := range e.Workloads {
-		if c.name == Driver && l.Problem != "" { // the other half of it may be there
-			out.Unread = l.Kind + " could not be read"
-		}
-	}
+	out.Unread = e.unknown(c, name != "")
 	switch {
 	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet
 	case w.Wanted == 0:
@@ -123,6 +116,19 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 		out.Problem = "no pod of " + prose.Plural(w.Wanted, "pod") + " is ready"
 	}
 	return out
+}
+
+// unknown is why it is unknown whether a component works, "" if it is known.
+func (e ControllerEvidence) unknown(c component, elects bool) string {
+	for _, l := range e.Workloads {
+		if c.name == Driver && l.Problem != "" { // the other half of it may be there
+			return l.Kind + " could not be read"
+		}
+	}
+	if elects && e.LeaseProblem != "" {
+		return "its Lease could not be read"
+	}
+	return ""
 }
 
 // half says which half of the volume driver is missing, "" if none is, or if it is another component.

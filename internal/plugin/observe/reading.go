@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 )
 
 // How long a person waits for an API server: for one response, and for all of a reading whose responses take longer than
@@ -117,7 +116,7 @@ func (c *Cluster) patient(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		r, _ := request.Context().Value(readingKey{}).(*reading)
 		switch {
-		case r == nil || httpstream.IsUpgradeRequest(request) || request.URL.Query().Has("watch"):
+		case r == nil || request.Header.Get("Upgrade") != "" || request.URL.Query().Has("watch"):
 			return next.RoundTrip(request)
 		case request.Method == http.MethodGet, request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "reviews"):
 			return c.bounded(r, next, request)

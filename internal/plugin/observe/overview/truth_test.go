@@ -106,6 +106,20 @@ func balancer(t *testing.T, c *observe.Cluster, name string, condition metav1.Co
 	}
 }
 
+// target makes a Node that load balancers can have as a target.
+func target(t *testing.T, c *observe.Cluster) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://1"}}
+	n, err := c.Typed.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: "198.51.100.1"}}
+	if _, err := c.Typed.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func event(source, kind, reason, text string, order int) corev1.Event {
 	at := metav1.NewTime(time.Now().Add(time.Duration(order) * time.Second))
 	return corev1.Event{
@@ -119,6 +133,7 @@ func event(source, kind, reason, text string, order int) corev1.Event {
 func TestLoadBalancersAreNotGoodByTheirAddressAlone(t *testing.T) {
 	c := clusterOf(t, controlplane.New(t))
 	const cloud, framework = "digitalocean-cloud-controller-manager", "service-controller"
+	target(t, c)
 	balancer(t, c, "healthy", metav1.Condition{})
 	balancer(t, c, "foreign", metav1.Condition{
 		Type: "cloud.mooring.dev/LoadBalancerOwned", Status: metav1.ConditionFalse, Reason: "LoadBalancerForeign", Message: "it is another's",
@@ -151,7 +166,7 @@ func TestLoadBalancersAreNotGoodByTheirAddressAlone(t *testing.T) {
 		case "/v2/account":
 			_, _ = w.Write([]byte(`{"account":{"uuid":"a"}}`))
 		case "/v2/load_balancers":
-			_, _ = w.Write([]byte(`{"load_balancers":[{"id":"healthy","name":"h","status":"active","ip":"203.0.113.7"},
+			_, _ = w.Write([]byte(`{"load_balancers":[{"id":"healthy","name":"h","status":"active","ip":"203.0.113.7","droplet_ids":[1]},
 				{"id":"mended","name":"m","status":"errored","ip":"203.0.113.7"}],"meta":{"total":2}}`))
 		case "/v2/load_balancers/others-condition":
 			http.Error(w, `{"id":"not_found","message":"no"}`, http.StatusNotFound)
