@@ -94,7 +94,7 @@ func (n neighborhood) watch(t *testing.T, c Config) string {
 				t.Fatalf("after %s %s lives:\n%s", now.Sub(start), host, p)
 			}
 		}
-		for _, host := range strings.FieldsSeq(removedHosts(p)) {
+		for host := range strings.FieldsSeq(removedHosts(p)) {
 			removed[host], order = true, append(order, host)
 		}
 	}
