@@ -354,8 +354,7 @@ func TestRefusalsAreConditions(t *testing.T) {
 	t.Parallel()
 	simulated(t, digitalocean.Options{}, func(t *testing.T, w *world) {
 		synced := func() *metav1.Condition {
-			s, err := w.Client.CoreV1().Services(w.Name).Get(t.Context(), "web", metav1.GetOptions{})
-			w.Must(err)
+			s := must.Get(w.Client.CoreV1().Services(w.Name).Get(t.Context(), "web", metav1.GetOptions{})).Or(t)
 			return meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionSynced)
 		}
 		is := func(what, reason, part string) {
@@ -374,7 +373,10 @@ func TestRefusalsAreConditions(t *testing.T) {
 		w.annotate("web", "size-unit", "2")
 		w.balancer("web")
 		is("the condition to go", "", "")
-		w.Must(w.Sim.Inject(fault.Rule{Route: "PUT /v2/load_balancers/{lb_id}", Kind: fault.Error, Status: http.StatusInternalServerError, Nth: 1, Times: -1}))
+		must.Do(t, w.Sim.Inject(fault.Rule{
+			Route: "PUT /v2/load_balancers/{lb_id}", Kind: fault.Error, Status: http.StatusInternalServerError,
+			Nth: 1, Times: -1,
+		}))
 		w.annotate("web", "size-unit", "3")
 		is("a failure to be a condition", loadbalancer.ReasonSyncFailed, "500")
 	})
