@@ -173,17 +173,17 @@ func TestWhatWitnessesDecide(t *testing.T) {
 		isLost, isReplaced bool
 		isolated           bool
 	}{
-		"BIRD is dead, at once":           {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}, who[2]: {dead}}, isLost: true},
-		"two of three lost it":            {lost: map[string][]string{who[0]: {dead}, who[2]: {dead}}, after: grace, reported: grace, isLost: true, isReplaced: true},
-		"just before the grace is over":   {lost: map[string][]string{who[0]: {dead}, who[2]: {dead}}, after: grace - time.Second, reported: grace - time.Second, isLost: true},
-		"one forged report":               {lost: map[string][]string{who[1]: {dead}}, after: time.Hour, reported: time.Hour},
-		"all lost":                        {lost: map[string][]string{who[0]: all, who[1]: all, who[2]: all}, after: time.Hour, reported: time.Hour, isolated: true},
-		"one witness lost all":            {lost: map[string][]string{who[0]: all, who[1]: {dead}}, after: time.Hour, reported: time.Hour},
-		"the reports are old":             {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: time.Hour, isLost: true},
-		"it never had a session":          {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 179 * time.Second, unseen: true, unproven: true},
-		"none within sessionTimeout":      {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 180 * time.Second, unseen: true, unproven: true, isLost: true},
-		"a new leader, for a moment":      {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 29 * time.Second, unseen: true},
-		"a new leader":                    {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 30 * time.Second, unseen: true, isLost: true},
+		"BIRD is dead, at once":         {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}, who[2]: {dead}}, isLost: true},
+		"two of three lost it":          {lost: map[string][]string{who[0]: {dead}, who[2]: {dead}}, after: grace, reported: grace, isLost: true, isReplaced: true},
+		"just before the grace is over": {lost: map[string][]string{who[0]: {dead}, who[2]: {dead}}, after: grace - time.Second, reported: grace - time.Second, isLost: true},
+		"one forged report":             {lost: map[string][]string{who[1]: {dead}}, after: time.Hour, reported: time.Hour},
+		"all lost":                      {lost: map[string][]string{who[0]: all, who[1]: all, who[2]: all}, after: time.Hour, reported: time.Hour, isolated: true},
+		"one witness lost all":          {lost: map[string][]string{who[0]: all, who[1]: {dead}}, after: time.Hour, reported: time.Hour},
+		"the reports are old":           {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: time.Hour, isLost: true},
+		"it never had a session":        {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 179 * time.Second, unseen: true, unproven: true},
+		"none within sessionTimeout":    {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 180 * time.Second, unseen: true, unproven: true, isLost: true},
+		"a new leader, for a moment":    {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 29 * time.Second, unseen: true},
+		"a new leader":                  {lost: map[string][]string{who[0]: {dead}, who[1]: {dead}}, after: 30 * time.Second, unseen: true, isLost: true},
 		"the reflector has reported it, for a moment": {
 			lost:  map[string][]string{who[0]: {dead}, who[1]: {dead}},
 			after: 4 * time.Second, unseen: true, reflectorSaw: true,
