@@ -479,7 +479,7 @@ func TestBytesHaveAPrice(t *testing.T) {
 	core := testkit.NewEtcd(t)
 	fill(t, core.Endpoint, 4)
 	cfg := configure(t, core.Endpoint)
-	cfg.UnitsPerSecond = 512 // 8 MiB are read in a second, or 1 MiB is written
+	cfg.UnitsPerSecond = 128 // 2 MiB are read in a second, or 256 KiB are written: less than the slowest machine does
 	p := start(t, cfg)
 	for range 6 {
 		if _, err := p.Client.Get(t.Context(), "fill/", clientv3.WithPrefix()); err != nil && !refusedBy(err, "rate") {

@@ -220,6 +220,7 @@ func (x *trial) settle(t *rapid.T, p *process, confirming bool) (lastWrite time.
 	c := p.r.Config
 	quiet := 3*c.Resync + c.Grace + 2*c.SweepPeriod + time.Duration(x.counts["clock jumps"])*smallJump + p.slowness()
 	took := time.Duration(-1)
+	var held, holds bool
 	for range 2000 {
 		revision, r := x.u.etcd.revision, p.r
 		p.watchAll()
@@ -229,7 +230,10 @@ func (x *trial) settle(t *rapid.T, p *process, confirming bool) (lastWrite time.
 			t.Fatalf("the round failed although nothing is broken: %v", p.err)
 		}
 		confirmed := confirming && x.confirms(p)
-		if x.u.etcd.revision != revision || confirmed || p.r != r { // or it has died, and begins to wait again
+		held, holds = holds, p.refuses(nodesync.GateLeftoverGuard)
+		released := held && !holds // with the end of the guard's window, kubelets are looked at
+
+		if x.u.etcd.revision != revision || confirmed || released || p.r != r { // or it has died, and begins to wait again
 			last = x.u.age
 		}
 		switch {
@@ -259,11 +263,16 @@ func (x *trial) waitsForSilence(t *rapid.T, p *process) bool {
 		missed, known := x.absentAt[m.kube]
 		return known && x.spoke[m.host] >= missed
 	}
-	waits := slices.ContainsFunc(refusals(p), func(r nodesync.Refusal) bool { return r.Gate == nodesync.GateSigns })
+	waits := p.refuses(nodesync.GateSigns)
 	if waits && !slices.ContainsFunc(x.u.machines, heard) {
 		t.Errorf("I4: a sign of life holds something back, and nothing was written for a machine that was missed")
 	}
 	return waits
+}
+
+// refuses reports whether the last round refused something by a gate.
+func (p *process) refuses(by nodesync.Gate) bool {
+	return slices.ContainsFunc(refusals(p), func(r nodesync.Refusal) bool { return r.Gate == by })
 }
 
 // slowness is for how much longer a process may wait that removes leftovers of pods: for a sweep long enough after the first, and until a kubelet has been
