@@ -75,13 +75,22 @@ func (w facts) restores(step Step) bool {
 // a while the node is named as a silent client, and another is chosen.
 func (w gates) silentCandidate(step Step) string {
 	n, exists := w.node(step.Node)
-	working, clients := w.working(nil), w.roster()
-	own := func(r Node) bool { return clients.has(&n, r.group()) }
-	if !exists || w.Mesh.On || !n.isClient(&w.Topology) || !slices.ContainsFunc(working, own) ||
-		!w.cutOff(n, clients, working) {
+	clients := w.roster()
+	if !exists || w.Mesh.On || !n.isClient(&w.Topology) {
+		return ""
+	}
+	own := slices.DeleteFunc(w.working(nil), func(r Node) bool {
+		return !clients.has(&n, r.group()) || !w.couldMeet(&n, &r)
+	})
+	if len(own) == 0 || !w.cutOff(n, clients, own) {
 		return ""
 	}
 	return fmt.Sprintf("no reflector has an Established session with %s, which is to become one", n.Name)
+}
+
+// couldMeet reports whether two nodes could have a session in some family.
+func (w facts) couldMeet(a, b *Node) bool {
+	return slices.ContainsFunc(families(), func(f family) bool { return f.up(a) && f.up(b) && !w.parts(f, a, b) })
 }
 
 // unproven says what is missing until every reflector has been seen with its sessions after the last step, "" if

@@ -67,6 +67,15 @@ func (w World) settled() World {
 	return w
 }
 
+// networks are the sessions that there are once everything has settled, by family.
+func (w World) networks() []*reachability.Network {
+	out := make([]*reachability.Network, len(families()))
+	for i, f := range families() {
+		out[i] = f.network(w.Nodes, w.Peers, w.Mesh.On)
+	}
+	return out
+}
+
 // planned is the settled world with its plan.
 func (w World) planned() (World, Plan) {
 	w = w.Recognized()
@@ -74,10 +83,7 @@ func (w World) planned() (World, Plan) {
 		w.Topology.Status.Record = Without(w.Topology.Status.Record, Make(w).Stale...)
 	}
 	w.Sightings = nil
-	networks := make([]*reachability.Network, len(families()))
-	for i, f := range families() {
-		networks[i] = f.network(w.Nodes, w.Peers, w.Mesh.On)
-	}
+	networks := w.networks()
 	asked := map[string]bool{}
 	for _, n := range w.Nodes {
 		if n.isReflectorOf(&w.Topology) && n.Ready == corev1.ConditionTrue && n.speaks() {

@@ -162,9 +162,10 @@ func (h *history) kill(n *Node) {
 
 // witness is the world in which its witnesses report as well, and nobody has a session with a dead BIRD.
 func (h *history) witness(w World) World {
+	networks := w.networks()
 	for _, name := range Make(w).Standing {
 		if !slices.ContainsFunc(w.Sightings, func(s Sighting) bool { return s.Node == name }) {
-			w.Sightings = append(w.Sightings, w.sayAlone(name))
+			w.Sightings = append(w.Sightings, w.say(name, networks, false))
 		}
 	}
 	for i := range w.Sightings {
@@ -188,10 +189,21 @@ func (h *history) witness(w World) World {
 // settled is the world once all sessions that are not cut have come up and all who are asked have spoken.
 func (h *history) settled() World {
 	w := h.world.settled()
-	if len(h.world.Topology.Status.LostReflectors) > 0 || len(h.dead) > 0 {
-		w = h.witness(w) // who is lost changes what sessions there are
+	// Who is lost changes what sessions there are, and so who is lost.
+	for range 8 {
+		if len(h.world.Topology.Status.LostReflectors) == 0 && len(h.dead) == 0 {
+			break
+		}
+		w = h.witness(w)
+		before := h.world
 		h.world.Topology.Status.LostReflectors, h.world.Nodes = w.Topology.Status.LostReflectors, w.Nodes
 		w = h.witness(h.world.settled())
+		if cmp.Equal(before.Topology.Status.LostReflectors, h.world.Topology.Status.LostReflectors) &&
+			slices.EqualFunc(before.Nodes, h.world.Nodes, func(a, b Node) bool {
+				return a.Dead == b.Dead && a.LostSince.Equal(b.LostSince)
+			}) {
+			break
+		}
 	}
 	for _, s := range w.Sightings {
 		n, _ := factsOf(&w).node(s.Node)
