@@ -306,12 +306,12 @@ func (w facts) trustedSince(n *Node) time.Time {
 	return n.ReadySince
 }
 
-// isSilentClient reports that the status names the node as a client with which no reflector has a session.
+// isSilentClient reports that the status has named the node for a while as a client with which no reflector has a
+// session. A client whose session is only being reset is not passed over.
 func (w facts) isSilentClient(n *Node) bool {
-	return slices.ContainsFunc(
-		w.Topology.Status.SilentClients,
-		func(c v1alpha1.SilentClient) bool { return c.Node == n.Name },
-	)
+	return slices.ContainsFunc(w.Topology.Status.SilentClients, func(c v1alpha1.SilentClient) bool {
+		return c.Node == n.Name && w.Now.Sub(c.Since.Time) >= Freshness
+	})
 }
 
 // lostTrouble is the trouble of a reflector whose Node is Ready and that its witnesses have lost.

@@ -357,7 +357,11 @@ func TestADeadNodeIsNoReplacement(t *testing.T) {
 	if p = Make(w); p.Steps[0].Node != next || !strings.Contains(p.Waiting, next) {
 		t.Errorf("%v wait for %q", p.Steps, p.Waiting)
 	}
-	w.Topology.Status.SilentClients = []v1alpha1.SilentClient{{Node: next}}
+	w.Topology.Status.SilentClients = []v1alpha1.SilentClient{{Node: next, Since: second(w.Now.Add(-50 * time.Second))}}
+	if p = Make(w); p.Steps[0].Node != next { // a step may have reset its session
+		t.Errorf("%v take the place of %s", p.Steps, next)
+	}
+	w.Topology.Status.SilentClients[0].Since = second(w.Now.Add(-Freshness))
 	if p = Make(w); p.Steps[0].Node == next || p.Waiting != "" {
 		t.Errorf("%v wait for %q", p.Steps, p.Waiting)
 	}
