@@ -45,11 +45,11 @@ func journeys() []journey {
 		},
 		{
 			"reflector-reconcile", "one reconcile of a RouteReflectorTopology, without its plan", reflectors + "runner",
-			[]string{reflectors + "observeCalico", reflectors + "observeNodes", "internal/routereflector.Make", reflectors + "changeNode", reflectors + "report"},
+			[]string{reflectors + "observeCalico", reflectors + "observeNodes", "internal/routereflector/planner.MakePlan", reflectors + "changeNode", reflectors + "report"},
 		},
 		{
-			"reflector-plan", "the plan of that reconcile", "internal/routereflector.Make",
-			[]string{"(*internal/routereflector/reachability.Network).Judge", "(internal/routereflector.stages).nodeStep"},
+			"reflector-plan", "the plan of that reconcile", "internal/routereflector/planner.MakePlan",
+			[]string{"(*internal/routereflector/reachability.Network).Judge", "internal/routereflector/next.NodeStep"},
 		},
 		{
 			"explain-node", "kubectl mooring explain node", "(*internal/plugin/explain.explainer).run",

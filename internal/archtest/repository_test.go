@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,23 @@ func TestDependencyDirections(t *testing.T) {
 	}
 	for _, v := range archtest.Check(archtest.Rooms(), packages, r.isOwn) {
 		t.Error(v)
+	}
+}
+
+// TestPlannerPartsImportNoLaterOne holds the planner of route reflectors to the order of its results.
+func TestPlannerPartsImportNoLaterOne(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	const folder = "internal/routereflector/"
+	parts := archtest.PlannerParts()
+	for at, part := range parts {
+		for _, p := range list(t, r.root, "./"+folder+part) {
+			for _, imported := range r.relative(p.Imports) {
+				if later := slices.Index(parts, strings.TrimPrefix(imported, folder)); later >= at {
+					t.Errorf("%s%s imports %s, whose results come after its own", folder, part, imported)
+				}
+			}
+		}
 	}
 }
 

@@ -47,7 +47,14 @@ func components() []component {
 		},
 		{
 			name:     "routereflector",
-			pure:     []string{"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence", "internal/routereflector/birdtemplates", "internal/routereflector/clusterroutes", "internal/routereflector/doctor", "internal/routereflector/predecessor", "internal/routereflector/preview"},
+			pure: []string{
+				"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence",
+				"internal/routereflector/birdtemplates", "internal/routereflector/clusterroutes", "internal/routereflector/doctor",
+				"internal/routereflector/predecessor", "internal/routereflector/preview",
+				"internal/routereflector/health", "internal/routereflector/rank", "internal/routereflector/design",
+				"internal/routereflector/choose", "internal/routereflector/model", "internal/routereflector/refuse",
+				"internal/routereflector/next", "internal/routereflector/gate", "internal/routereflector/planner",
+			},
 			acting:   []string{"internal/routereflector/controller/...", "internal/routereflector/files/...", "internal/routereflector/plancmd"},
 			apps:     []string{"internal/routereflector/app/..."},
 			adapters: []string{"calico"},
@@ -79,6 +86,12 @@ func components() []component {
 			apps: []string{"internal/etcdstorage/operatorapp/...", "internal/etcdstorage/proxyapp/..."},
 		},
 	}
+}
+
+// PlannerParts are the packages that the plan of route reflectors is made in, in the order in which they make it. Each takes
+// the results of those before it and knows nothing of those after it.
+func PlannerParts() []string {
+	return []string{"health", "rank", "design", "choose", "model", "refuse", "next", "gate", "planner"}
 }
 
 // Pure reports whether the package in a folder of this repository decides by values alone: it imports none of what starts goroutines, waits

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/rank"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -101,7 +103,7 @@ func (t Topology) reflector(s *Section, n routereflector.Node, r routereflector.
 	what += ", cluster ID " + cmp.Or(r.ClusterID, "none")
 	switch r.Role {
 	case routereflector.RoleReflector:
-		s.sayIf(t.World.Fitness(n) != "", "role", "reflector %s: %s", what, r.Reason)
+		s.sayIf(rank.Fitness(t.World, n) != "", "role", "reflector %s: %s", what, r.Reason)
 	case routereflector.RoleJoining:
 		s.heed("role", "it will become a reflector %s: %s", what, r.Reason)
 	case routereflector.RoleLeaving:
@@ -121,7 +123,7 @@ func (t Topology) found() []finding.Finding {
 
 // noReflector says why the node is none.
 func (t Topology) noReflector(s *Section, n routereflector.Node) {
-	if why := t.World.Fitness(n); why != "" {
+	if why := rank.Fitness(t.World, n); why != "" {
 		s.say("role", "not a reflector, and it may not be one: %s", why)
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +46,7 @@ func six() routereflector.World {
 		}
 		w.Nodes = append(w.Nodes, n)
 	}
-	for _, step := range routereflector.Make(w).Steps {
+	for _, step := range planner.MakePlan(w).Steps {
 		if p := step.Peer; step.Kind == routereflector.EnsurePeer {
 			p.NodeMatcher, p.PeerMatcher = matcher(p.NodeSelector), matcher(p.PeerSelector)
 			w.Peers = append(w.Peers, p)
@@ -80,7 +82,7 @@ func drawn(w routereflector.World) topology.Map {
 // seen explains one of the nodes.
 func seen(w routereflector.World, name string) explain.Explanation {
 	e := alive(name)
-	e.Reflectors = explain.Reflectors{Topologies: []explain.Topology{{Seen: drawn(w), World: w, Plan: routereflector.Make(w), Node: name}}}
+	e.Reflectors = explain.Reflectors{Topologies: []explain.Topology{{Seen: drawn(w), World: w, Plan: planner.MakePlan(w), Node: name}}}
 	return explain.Node(e)
 }
 
@@ -137,7 +139,7 @@ func TestReflectorReasons(t *testing.T) {
 
 // joining is the node that is to become a reflector.
 func joining(w routereflector.World) string {
-	for _, r := range routereflector.Make(w).Reflectors {
+	for _, r := range planner.MakePlan(w).Reflectors {
 		if r.Role == routereflector.RoleJoining {
 			return r.Node
 		}
@@ -154,7 +156,7 @@ func TestReflectorSteps(t *testing.T) {
 		w.Nodes[i].ClusterID = ""
 	}
 	w.Topology.Status.Plan = &v1alpha1.PlanStatus{WaitingFor: "reflector n9 has not said anything"}
-	plan := routereflector.Make(w)
+	plan := planner.MakePlan(w)
 	var chosen, step string
 	for i, s := range plan.Steps {
 		if s.Kind == routereflector.Promote {
@@ -175,7 +177,7 @@ func TestReflectorSteps(t *testing.T) {
 	says(t, seen(w, "n3"), true, "!found: Degraded is True, SessionTimeout: n1 is silent",
 		"!held back: Calico's ClusterInformation says datastoreReady=false: its datastore is being migrated or upgraded and must not be written to (DatastoreNotReady)")
 	// The operator's word that says the same is not repeated.
-	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "DatastoreNotReady", Message: routereflector.Make(w).Refusals[0].Message}}
+	w.Topology.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "DatastoreNotReady", Message: planner.MakePlan(w).Refusals[0].Message}}
 	silent(t, seen(w, "n3"), "found")
 	w = six()
 	w.Topology.Status.Phase = ""

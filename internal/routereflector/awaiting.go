@@ -24,23 +24,32 @@ type Awaiting struct {
 	Given bool
 }
 
-// Awaits returns what a topology waits for a person to confirm. It reads the status, which is the operator's, and no Nodes: what the
-// operator waits for is what it has said.
+// Awaits returns what a topology waits for a person to confirm. It reads the status, which is the operator's, and no
+// Nodes: what the operator waits for is what it has said.
 func Awaits(t *v1alpha1.RouteReflectorTopology) (a Awaiting, waits bool) {
-	if frozen := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionFrozen); frozen != nil && frozen.Status == metav1.ConditionTrue &&
-		t.Status.Baseline != nil && slices.Contains([]Reason{ReasonNodesVanished, ReasonMatchesNothing, ReasonMatchesTooFew}, Reason(frozen.Reason)) {
-		a = Awaiting{Reason: Reason(frozen.Reason), Why: frozen.Message, Annotation: v1alpha1.ConfirmAnnotation, Word: word(t.Status.Baseline)}
-	} else if accepted := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAccepted); accepted != nil && accepted.Status == metav1.ConditionFalse &&
-		t.DeletionTimestamp != nil && slices.Contains([]Reason{ReasonMeshTooLarge, ReasonMeshNotManaged}, Reason(accepted.Reason)) {
-		a = Awaiting{Reason: Reason(accepted.Reason), Why: accepted.Message, Annotation: v1alpha1.ForceExitAnnotation, Word: accepted.Reason}
-	} else {
+	frozen := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionFrozen)
+	accepted := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAccepted)
+	doubts := []Reason{ReasonNodesVanished, ReasonMatchesNothing, ReasonMatchesTooFew}
+	ends := []Reason{ReasonMeshTooLarge, ReasonMeshNotManaged}
+	switch {
+	case frozen != nil && frozen.Status == metav1.ConditionTrue && t.Status.Baseline != nil &&
+		slices.Contains(doubts, Reason(frozen.Reason)):
+		a = Awaiting{Reason: Reason(frozen.Reason), Why: frozen.Message}
+		a.Annotation, a.Word = v1alpha1.ConfirmAnnotation, ConfirmationWord(t.Status.Baseline)
+	case accepted != nil && accepted.Status == metav1.ConditionFalse && t.DeletionTimestamp != nil &&
+		slices.Contains(ends, Reason(accepted.Reason)):
+		a = Awaiting{Reason: Reason(accepted.Reason), Why: accepted.Message}
+		a.Annotation, a.Word = v1alpha1.ForceExitAnnotation, accepted.Reason
+	default:
 		return a, false
 	}
 	a.Given = t.Annotations[a.Annotation] == a.Word
 	return a, true
 }
 
-// howToConfirm is the command that confirms what the topology waits for, and the annotation for those who do not have it.
-func (w facts) howToConfirm(annotation, word string) string {
-	return fmt.Sprintf("`kubectl mooring confirm topology %s %s`, which sets the annotation %s=%s", w.Topology.Name, word, annotation, word)
+// HowToConfirm is the command that confirms what the topology waits for, and the annotation for those who do not have
+// it.
+func (w *World) HowToConfirm(annotation, word string) string {
+	return fmt.Sprintf("`kubectl mooring confirm topology %s %s`, which sets the annotation %s=%s", w.Topology.Name,
+		word, annotation, word)
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
-// The annotations in which Calico's kubernetes datastore keeps a Calico Node (libcalico-go lib/backend/k8s/resources/node.go).
+// The annotations in which Calico's kubernetes datastore keeps a Calico Node (libcalico-go
+// lib/backend/k8s/resources/node.go).
 const (
 	IPv4Annotation      = "projectcalico.org/IPv4Address"
 	IPv6Annotation      = "projectcalico.org/IPv6Address"
@@ -31,14 +32,25 @@ const (
 // DefaultASNumber is Calico's, where BGPConfiguration default names none.
 const DefaultASNumber = assumed.CalicoASNumber
 
-// NodeFrom reads a Kubernetes Node of a cluster with Calico's kubernetes datastore. workloads counts the pods on it that are neither static nor
-// a DaemonSet's; as is the cluster's AS number. What an annotation says that Calico would not understand counts as absent, as for Calico.
+// NodeFrom reads a Kubernetes Node of a cluster with Calico's kubernetes datastore. workloads counts the pods on it
+// that are neither static nor a DaemonSet's; as is the cluster's AS number. What an annotation says that Calico would
+// not understand counts as absent, as for Calico.
 func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 	out := Node{
-		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.Time, Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
-		Unschedulable: n.Spec.Unschedulable, Deleting: n.DeletionTimestamp != nil, Workloads: workloads,
-		Ready: corev1.ConditionUnknown, ReadySince: n.CreationTimestamp.Time,
-		IPv4: address(n.Annotations[IPv4Annotation]), IPv6: address(n.Annotations[IPv6Annotation]),
+		Name:            n.Name,
+		UID:             string(n.UID),
+		ResourceVersion: n.ResourceVersion,
+		Created:         n.CreationTimestamp.Time,
+		Labels:          n.Labels,
+		Annotations:     n.Annotations,
+		Taints:          n.Spec.Taints,
+		Unschedulable:   n.Spec.Unschedulable,
+		Deleting:        n.DeletionTimestamp != nil,
+		Workloads:       workloads,
+		Ready:           corev1.ConditionUnknown,
+		ReadySince:      n.CreationTimestamp.Time,
+		IPv4:            address(n.Annotations[IPv4Annotation]),
+		IPv6:            address(n.Annotations[IPv6Annotation]),
 	}
 	if id, err := netip.ParseAddr(n.Annotations[ClusterIDAnnotation]); err == nil && id.Is4() {
 		out.ClusterID = id.String()
@@ -71,8 +83,12 @@ func address(text string) netip.Addr {
 func PeerFrom(p *calicov3.BGPPeer, parse func(string) (Matcher, error)) (Peer, error) {
 	s := p.Spec
 	out := Peer{
-		Name: p.Name, UID: string(p.UID), ResourceVersion: p.ResourceVersion, Topology: p.Labels[v1alpha1.TopologyLabel], Node: s.Node,
-		OneWay: s.ReversePeering != nil && *s.ReversePeering == calicov3.ReversePeeringManual,
+		Name:            p.Name,
+		UID:             string(p.UID),
+		ResourceVersion: p.ResourceVersion,
+		Topology:        p.Labels[v1alpha1.TopologyLabel],
+		Node:            s.Node,
+		OneWay:          s.ReversePeering != nil && *s.ReversePeering == calicov3.ReversePeeringManual,
 		PeerSpec: PeerSpec{
 			NodeSelector: s.NodeSelector, PeerSelector: s.PeerSelector, Filters: strings.Join(s.Filters, ","),
 			SourceAddress: string(s.SourceAddress), Other: usesOtherFields(s),
@@ -119,7 +135,11 @@ func PeerFrom(p *calicov3.BGPPeer, parse func(string) (Matcher, error)) (Peer, e
 
 // Spec is the BGPPeer's spec as Calico has it, the reverse of [PeerFrom] for what topologies write.
 func (s PeerSpec) Spec() calicov3.BGPPeerSpec {
-	out := calicov3.BGPPeerSpec{NodeSelector: s.NodeSelector, PeerSelector: s.PeerSelector, SourceAddress: calicov3.SourceAddress(s.SourceAddress)}
+	out := calicov3.BGPPeerSpec{
+		NodeSelector:  s.NodeSelector,
+		PeerSelector:  s.PeerSelector,
+		SourceAddress: calicov3.SourceAddress(s.SourceAddress),
+	}
 	if s.MaxRestartSeconds != 0 {
 		out.MaxRestartTime = &metav1.Duration{Duration: time.Duration(s.MaxRestartSeconds) * time.Second}
 	}
@@ -141,7 +161,8 @@ func (s PeerSpec) Spec() calicov3.BGPPeerSpec {
 // usesOtherFields reports that the spec has something that topologies never write.
 func usesOtherFields(s calicov3.BGPPeerSpec) bool {
 	return s.ASNumber != 0 || s.LocalASNumber != nil || s.KeepOriginalNextHop || s.NumAllowedLocalASNumbers != nil || s.ReachableBy != "" ||
-		s.LocalWorkloadSelector != "" || s.NextHopMode != nil && string(*s.NextHopMode) != "Auto" ||
+		s.LocalWorkloadSelector != "" ||
+		s.NextHopMode != nil && string(*s.NextHopMode) != "Auto" ||
 		s.ReversePeering != nil && *s.ReversePeering != calicov3.ReversePeeringAuto
 }
 
@@ -162,8 +183,8 @@ func MeshFrom(c *calicov3.BGPConfiguration) Mesh {
 	return Mesh{Exists: true, UID: string(c.UID), ResourceVersion: c.ResourceVersion, On: on == nil || *on}
 }
 
-// IsWorkload reports that a pod would suffer if its node became a reflector, and is not there for the node's own sake: it belongs to no
-// DaemonSet and is not static.
+// IsWorkload reports that a pod would suffer if its node became a reflector, and is not there for the node's own sake:
+// it belongs to no DaemonSet and is not static.
 func IsWorkload(p *corev1.Pod) bool {
 	if _, static := p.Annotations[corev1.MirrorPodAnnotationKey]; static || p.Spec.NodeName == "" {
 		return false
@@ -185,7 +206,13 @@ func SightingFrom(s *calicov3.CalicoNodeStatus) (sighting Sighting, ok bool) {
 	if s.Status.LastUpdated.IsZero() {
 		return Sighting{}, false
 	}
-	out := Sighting{Node: s.Spec.Node, At: s.Status.LastUpdated.Time, Established: map[netip.Addr]bool{}, Mesh: map[netip.Addr]bool{}, Others: map[netip.Addr]string{}}
+	out := Sighting{
+		Node:        s.Spec.Node,
+		At:          s.Status.LastUpdated.Time,
+		Established: map[netip.Addr]bool{},
+		Mesh:        map[netip.Addr]bool{},
+		Others:      map[netip.Addr]string{},
+	}
 	for _, p := range slices.Concat(s.Status.BGP.PeersV4, s.Status.BGP.PeersV6) {
 		a, err := netip.ParseAddr(p.PeerIP)
 		switch up, mesh := p.State == calicov3.BGPSessionStateEstablished, p.Type == calicov3.BGPPeerTypeNodeMesh; {
@@ -204,13 +231,14 @@ func SightingFrom(s *calicov3.CalicoNodeStatus) (sighting Sighting, ok bool) {
 	return out, true
 }
 
-// unusable are what calico-node gives as the interface of a route that carries nothing (node/pkg/status/populators/route.go).
+// unusable are what calico-node gives as the interface of a route that carries nothing
+// (node/pkg/status/populators/route.go).
 func unusable(networkInterface string) bool {
 	return networkInterface == "unreachable" || networkInterface == "blackhole"
 }
 
-// routesFrom keeps the routes that were learned from other nodes. BIRD lists every path, so that a destination comes up once for each peer that
-// brings it, in use or not.
+// routesFrom keeps the routes that were learned from other nodes. BIRD lists every path, so that a destination comes up
+// once for each peer that brings it, in use or not.
 func routesFrom(list []calicov3.CalicoNodeRoute) *Routes {
 	out := &Routes{Mesh: map[netip.Addr][]netip.Prefix{}, By: map[netip.Addr][]netip.Prefix{}}
 	for _, r := range list {

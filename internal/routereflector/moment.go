@@ -15,14 +15,14 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// Moment is the state of roles, BGPPeers and mesh that a sighting is about, so that what was said before a step is told apart from what was said
-// after it.
+// Moment is the state of roles, BGPPeers and mesh that a sighting is about, so that what was said before a step is told
+// apart from what was said after it.
 type Moment struct {
 	// rest names the topology, its BGPPeers, and reflectors of others; mesh reports whether the mesh is on.
 	rest string
 	mesh bool
-	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted. moves are names for the clients that move,
-	// each with the groups that it moves from and to; sorted.
+	// reflectors are names for the topology's reflectors, each with its UID and cluster ID; sorted. moves are names for
+	// the clients that move, each with the groups that it moves from and to; sorted.
 	reflectors, moves []string
 }
 
@@ -39,12 +39,13 @@ func (w World) Present() Moment {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		switch {
-		case n.marked(&w.Topology):
+		case n.Marked(&w.Topology):
 			m.reflectors = append(m.reflectors, n.token())
-		case n.ClusterID != "" && (n.adoptedBy(&w.Topology) || factsOf(&w).servesOthers(n)): // what anybody else says of a node makes no evidence stale
+		case n.ClusterID != "" && (n.AdoptedBy(&w.Topology) || w.ServesOthers(n)): // what anybody else says of a node makes no evidence stale
 			others = append(others, n.token())
-		case n.Labels[v1alpha1.JoinsLabel] != "" && n.isClient(&w.Topology):
-			m.moves = append(m.moves, movePrefix+tokenOf(n.Name, n.UID, n.Labels[v1alpha1.ClientLabel]+"\x00"+n.Labels[v1alpha1.JoinsLabel]))
+		case n.Labels[v1alpha1.JoinsLabel] != "" && n.IsClient(&w.Topology):
+			m.moves = append(m.moves,
+				movePrefix+tokenOf(n.Name, n.UID, n.Labels[v1alpha1.ClientLabel]+"\x00"+n.Labels[v1alpha1.JoinsLabel]))
 		}
 	}
 	slices.Sort(m.reflectors)
@@ -57,7 +58,7 @@ func (w World) Present() Moment {
 			fmt.Fprintln(h, "peer", p.Name, p.UID, p.PeerSpec)
 		}
 	}
-	if len(factsOf(&w).adoptedPeers()) > 0 {
+	if len(w.AdoptedPeers()) > 0 {
 		fmt.Fprintln(h, "adopting")
 	}
 	fmt.Fprintln(h, w.Topology.UID)
@@ -88,13 +89,18 @@ const movePrefix = "m"
 // wordMesh says in a Moment's text that the mesh is on.
 const wordMesh = "mesh"
 
-// String writes the Moment such that [ParseMoment] reads it: words with dots between. It is kept on CalicoNodeStatuses: a
-// version that reads it differently would take answers for evidence that are none.
+// String writes the Moment such that [ParseMoment] reads it: words with dots between. It is kept on CalicoNodeStatuses:
+// a version that reads it differently would take answers for evidence that are none.
 func (m Moment) String() string {
-	return strings.Join(slices.Concat([]string{m.rest, map[bool]string{true: wordMesh, false: "none"}[m.mesh]}, m.reflectors, m.moves), ".")
+	return strings.Join(
+		slices.Concat([]string{m.rest, map[bool]string{true: wordMesh, false: "none"}[m.mesh]}, m.reflectors, m.moves),
+		".")
 }
 
-var momentText = regexp.MustCompile(fmt.Sprintf(`^[0-9a-f]{%d}\.(mesh|none)(\.[0-9a-f]{%d})*(\.m[0-9a-f]{%d})*$`, 2*restBytes, 2*reflectorBytes, 2*reflectorBytes))
+var momentText = regexp.MustCompile(
+	fmt.Sprintf(`^[0-9a-f]{%d}\.(mesh|none)(\.[0-9a-f]{%d})*(\.m[0-9a-f]{%d})*$`, 2*restBytes, 2*reflectorBytes,
+		2*reflectorBytes),
+)
 
 // ParseMoment reads what [Moment.String] wrote. It is false for anything else, which then is not a Moment that holds.
 func ParseMoment(text string) (Moment, bool) {
@@ -102,7 +108,8 @@ func ParseMoment(text string) (Moment, bool) {
 		return Moment{}, false
 	}
 	words := strings.Split(text, ".")
-	at := slices.IndexFunc(words, func(word string) bool { return word != wordMesh && strings.HasPrefix(word, movePrefix) })
+	at := slices.IndexFunc(words,
+		func(word string) bool { return word != wordMesh && strings.HasPrefix(word, movePrefix) })
 	if at < 0 {
 		at = len(words)
 	}
@@ -112,14 +119,16 @@ func ParseMoment(text string) (Moment, bool) {
 
 // Equal reports that nothing has changed between the two.
 func (m Moment) Equal(other Moment) bool {
-	return m.rest == other.rest && m.mesh == other.mesh && slices.Equal(m.reflectors, other.reflectors) && slices.Equal(m.moves, other.moves)
+	return m.rest == other.rest && m.mesh == other.mesh && slices.Equal(m.reflectors, other.reflectors) &&
+		slices.Equal(m.moves, other.moves)
 }
 
-// Holds reports whether what a node was asked in another Moment is evidence in this one. It always is if nothing has changed. It is as well
-// if the node was a reflector by then, and nothing but promotions came after, or the mesh, in which it has no part: they change none of its
-// sessions but those with the nodes promoted, which speak for these themselves before the next step. After a demotion nobody but the other
-// reflectors can say that the former reflector has sessions again, so all are asked again. That a client has left the group that it moved
-// from changes nothing for anybody else; that one joins another must be seen.
+// Holds reports whether what a node was asked in another Moment is evidence in this one. It always is if nothing has
+// changed. It is as well if the node was a reflector by then, and nothing but promotions came after, or the mesh, in
+// which it has no part: they change none of its sessions but those with the nodes promoted, which speak for these
+// themselves before the next step. After a demotion nobody but the other reflectors can say that the former reflector
+// has sessions again, so all are asked again. That a client has left the group that it moved from changes nothing for
+// anybody else; that one joins another must be seen.
 func (m Moment) Holds(asked Moment, node *Node) bool {
 	if m.Equal(asked) {
 		return true

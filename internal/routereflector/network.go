@@ -10,20 +10,21 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
-// family is one of the two address families. Calico runs a BIRD for each, and they know nothing of each other.
-type family func(*Node) netip.Addr
+// AddressFamily is one of the two address families. Calico runs a BIRD for each, and they know nothing of each other.
+type AddressFamily func(*Node) netip.Addr
 
-func families() []family {
-	return []family{func(n *Node) netip.Addr { return n.IPv4 }, func(n *Node) netip.Addr { return n.IPv6 }}
+// AddressFamilies are IPv4 and IPv6, in this order.
+func AddressFamilies() []AddressFamily {
+	return []AddressFamily{func(n *Node) netip.Addr { return n.IPv4 }, func(n *Node) netip.Addr { return n.IPv6 }}
 }
 
-// familiesOf leaves out the families of which no node has an address.
-func familiesOf(nodes []Node) []family {
-	return slices.DeleteFunc(families(), func(f family) bool { return !f.speaks(nodes) })
+// SpokenFamilies leaves out the families of which no node has an address.
+func SpokenFamilies(nodes []Node) []AddressFamily {
+	return slices.DeleteFunc(AddressFamilies(), func(f AddressFamily) bool { return !f.Speaks(nodes) })
 }
 
-// speaks reports whether a node has an address of the family.
-func (f family) speaks(nodes []Node) bool {
+// Speaks reports whether a node has an address of the family.
+func (f AddressFamily) Speaks(nodes []Node) bool {
 	for i := range nodes {
 		if f(&nodes[i]).IsValid() {
 			return true
@@ -32,29 +33,34 @@ func (f family) speaks(nodes []Node) bool {
 	return false
 }
 
-// up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready, and reflectors that
-// their witnesses have lost, count as silent: a plan must hold without them.
-func (f family) up(n *Node) bool {
-	return f(n).IsValid() && n.runsBGP() && n.lives()
+// Up reports whether the model counts on the node in this family. Nodes whose Kubernetes Node is not Ready, and
+// reflectors that their witnesses have lost, count as silent: a plan must hold without them.
+func (f AddressFamily) Up(n *Node) bool {
+	return f(n).IsValid() && n.RunsBGP() && n.Lives()
 }
 
-// network builds, by confd's rules, the sessions that there are once everything has settled.
-func (f family) network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
-	all := make([]ends, len(peers))
+// Network builds, by confd's rules, the sessions that there are once everything has settled.
+func (f AddressFamily) Network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
+	all := make([]PeerEnds, len(peers))
 	for i := range peers {
-		all[i].from, all[i].to = peers[i].ends(f, nodes)
+		all[i].From, all[i].To = peers[i].EndsIn(f, nodes)
 	}
-	return f.networkOf(nodes, peers, mesh, all)
+	return f.NetworkOf(nodes, peers, mesh, all)
 }
 
-// networkOf is network for who knows the ends of the BGPPeers.
-func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, all []ends) *reachability.Network {
+// NetworkOf is network for who knows the ends of the BGPPeers.
+func (f AddressFamily) NetworkOf(nodes []Node, peers []Peer, mesh bool, all []PeerEnds) *reachability.Network {
 	speakers := make([]reachability.Speaker, len(nodes))
 	up := make([]bool, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		up[i] = f.up(n)
-		speakers[i] = reachability.Speaker{Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i], AS: n.speakerAS()}
+		up[i] = f.Up(n)
+		speakers[i] = reachability.Speaker{
+			Name:      n.Name,
+			ClusterID: n.ClusterID,
+			Mesh:      mesh && n.ClusterID == "" && up[i],
+			AS:        n.speakerAS(),
+		}
 	}
 	out := sessions{Network: reachability.New(speakers)}
 	for _, wrong := range []bool{true, false} { // those that part nodes come first
@@ -63,8 +69,8 @@ func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, all []ends) *re
 			if wrong && !p.numbers() {
 				continue
 			}
-			for _, b := range all[i].to {
-				for _, a := range all[i].from {
+			for _, b := range all[i].To {
+				for _, a := range all[i].From {
 					switch {
 					case !up[a] || !up[b]:
 					case !wrong:
@@ -82,10 +88,10 @@ func (f family) networkOf(nodes []Node, peers []Peer, mesh bool, all []ends) *re
 // numbers reports whether a BGPPeer gives AS numbers of its own, which may be wrong.
 func (p *Peer) numbers() bool { return p.PeerIP.IsValid() && (p.ASNumber != 0 || p.LocalASNumber != 0) }
 
-// disagrees reports whether a BGPPeer makes one of its nodes take a peer for one of another AS than it is, or show itself as one. The
-// session does not come up, nor does any other of the two.
+// disagrees reports whether a BGPPeer makes one of its nodes take a peer for one of another AS than it is, or show
+// itself as one. The session does not come up, nor does any other of the two.
 func (p *Peer) disagrees(node, peer *Node) bool {
-	return p.ASNumber != 0 && p.ASNumber != peer.as() || p.LocalASNumber != 0 && p.LocalASNumber != node.as()
+	return p.ASNumber != 0 && p.ASNumber != peer.Number() || p.LocalASNumber != 0 && p.LocalASNumber != node.Number()
 }
 
 // sessions is a network in the making.
@@ -114,11 +120,11 @@ func (s *sessions) ask(p *Peer, a, b int32) {
 	s.Connect(a, b)
 }
 
-// ends are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for all, one whose address is
-// not a node's names none (it is somebody outside).
-func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
+// EndsIn are the nodes that a BGPPeer is for, and those that it names as their peers. A BGPPeer without a node is for
+// all, one whose address is not a node's names none (it is somebody outside).
+func (p *Peer) EndsIn(f AddressFamily, nodes []Node) (from, to []int32) {
 	for i := range nodes {
-		if p.names(f, &nodes[i]) {
+		if p.Names(f, &nodes[i]) {
 			to = append(to, int32(i))
 		}
 	}
@@ -126,29 +132,31 @@ func (p *Peer) ends(f family, nodes []Node) (from, to []int32) {
 		return nil, nil
 	}
 	for i := range nodes {
-		if p.isFor(&nodes[i]) {
+		if p.IsFor(&nodes[i]) {
 			from = append(from, int32(i))
 		}
 	}
 	return from, to
 }
 
-// isFor reports whether a BGPPeer is for a node, and names whether it names the node as a peer.
-func (p *Peer) isFor(n *Node) bool {
+// IsFor reports whether a BGPPeer is for a node.
+func (p *Peer) IsFor(n *Node) bool {
 	if p.Node != "" {
 		return n.Name == p.Node
 	}
 	return p.NodeMatcher == nil || p.NodeMatcher.Evaluate(n.Labels)
 }
 
-func (p *Peer) names(f family, n *Node) bool {
+// Names reports whether a BGPPeer names a node as a peer.
+func (p *Peer) Names(f AddressFamily, n *Node) bool {
 	if p.PeerIP.IsValid() {
 		return f(n) == p.PeerIP
 	}
 	return p.PeerMatcher != nil && p.PeerMatcher.Evaluate(n.Labels)
 }
 
-// Family is one address family of a cluster: who speaks in it, and the sessions that there are once everything has settled.
+// Family is one address family of a cluster: who speaks in it, and the sessions that there are once everything has
+// settled.
 type Family struct {
 	// Name is IPv4 or IPv6.
 	Name    string
@@ -157,27 +165,32 @@ type Family struct {
 	Up []bool
 }
 
-// Families builds, by the rules of Calico's confd, the network of each address family that a node has an address of. Nodes keep their index.
+// Families builds, by the rules of Calico's confd, the network of each address family that a node has an address of.
+// Nodes keep their index.
 func Families(nodes []Node, peers []Peer, mesh bool) []Family {
 	var out []Family
-	for i, f := range families() {
+	for i, f := range AddressFamilies() {
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return f(&n).IsValid() }) {
 			continue
 		}
 		up := make([]bool, len(nodes))
 		for at := range nodes {
-			up[at] = f.up(&nodes[at])
+			up[at] = f.Up(&nodes[at])
 		}
-		out = append(out, Family{Name: []string{"IPv4", "IPv6"}[i], Network: f.network(nodes, peers, mesh), Up: up})
+		out = append(out, Family{Name: []string{"IPv4", "IPv6"}[i], Network: f.Network(nodes, peers, mesh), Up: up})
 	}
 	return out
 }
 
-// Ends are the nodes, by their index, that a BGPPeer is for and those that it names as their peers, in one family of [Families] ("IPv4" or "IPv6").
+// Ends are the nodes, by their index, that a BGPPeer is for and those that it names as their peers, in one family of
+// [Families] ("IPv4" or "IPv6").
 func (p *Peer) Ends(name string, nodes []Node) (from, to []int32) {
-	f := families()[0]
+	f := AddressFamilies()[0]
 	if name == "IPv6" {
-		f = families()[1]
+		f = AddressFamilies()[1]
 	}
-	return p.ends(f, nodes)
+	return p.EndsIn(f, nodes)
 }
+
+// PeerEnds are the two ends of a BGPPeer in one family, see [Peer.EndsIn].
+type PeerEnds struct{ From, To []int32 }

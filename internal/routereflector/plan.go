@@ -4,12 +4,13 @@
 package routereflector
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"time"
 
+	"fmt"
+	"slices"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
 // Plan is what shall be and how to get there. Equal Worlds give equal Plans, whatever the order of their lists.
@@ -184,103 +185,147 @@ func Messages(notes []Note) []string {
 	return out
 }
 
-// Make plans. Nodes are put in order first: what the reachability model gives as examples, and what is said of them,
-// follows the order of its speakers.
-func Make(w World) Plan {
-	w.Nodes = slices.SortedFunc(slices.Values(w.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	w = w.Recognized().Witnessed()
-	w.Topology.Status.Emergency = candidatesOf(&w).emergencyStatus()
-	is := checksOf(&w)
-	d := is.design()
-	p := is.observed(d)
-	now := is.judge(w.state())
-	p.Checks, p.Target = now.checks, now.checks
-	if p.Refusals = objectionsOf(&w).refusals(d); len(p.Refusals) > 0 {
-		p.Reflectors = is.reflectors(is.asTheyAre(d))
-		p.Groups = is.groups(p.Reflectors, d)
-		return p
+// Role is what a node is to a topology.
+type Role string
+
+// The roles.
+const (
+	RoleReflector Role = "Reflector"
+	RoleJoining   Role = "Joining"
+	RoleLeaving   Role = "Leaving"
+)
+
+// Reflector is a node that is a reflector, or is to become or to cease to be one.
+type Reflector struct {
+	Node      string `json:"node"`
+	Group     string `json:"group"`
+	Zone      string `json:"zone"`
+	ClusterID string `json:"clusterID"`
+	Role      Role   `json:"role"`
+	// Reason says why.
+	Reason string `json:"reason"`
+}
+
+// defaultRedundancy is the number of reflectors where the spec names none.
+const defaultRedundancy = 3
+
+// CeilDiv is a/b rounded up.
+func CeilDiv(a, b int) int { return (a + b - 1) / b }
+
+// Count is 1 for true and 0 for false.
+func Count(b bool) int {
+	if b {
+		return 1
 	}
-	if is.exiting() {
-		p.Standing = nil // while the end is refused, the reflectors stay
-	}
-	chosen := is.choose(d)
-	p.Reflectors = is.reflectors(chosen)
-	p.Groups = is.groups(p.Reflectors, d)
-	p.Stale, p.Hash = is.stale(p.Reflectors), is.hash(chosen)
-	if !is.exiting() {
-		p.Peers, p.Notes = is.finalPeers(d), is.notes(p.Clients, chosen)
-		if len(chosen.groups) == 0 {
-			p.Refusals = append(
-				p.Refusals,
-				Refusal{ReasonNoReflectors, "no node may be a reflector: " + is.whyNobody()},
-			)
-			is.fallback(&p, now)
-			return p
+	return 0
+}
+
+// InRole keeps the reflectors with a role.
+func InRole(reflectors []Reflector, role Role) []Reflector {
+	return slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role != role })
+}
+
+// Kind is what a step does.
+type Kind string
+
+// The kinds of steps.
+const (
+	// EnsurePeer creates or updates one of the topology's BGPPeers.
+	EnsurePeer Kind = "EnsurePeer"
+	// RemovePeer deletes one.
+	RemovePeer Kind = "RemovePeer"
+	// Promote makes a node a reflector: label and cluster ID in one patch.
+	Promote Kind = "Promote"
+	// Demote ends it, in one patch as well.
+	Demote Kind = "Demote"
+	// MeshOn and MeshOff switch the node-to-node mesh.
+	MeshOn  Kind = "MeshOn"
+	MeshOff Kind = "MeshOff"
+	// Assign labels a client with a group. None of its sessions ends by it.
+	Assign Kind = "Assign"
+	// Join gives a client sessions with a second group, and Leave ends those with the first: two patches of labels make
+	// a move.
+	Join  Kind = "Join"
+	Leave Kind = "Leave"
+	// Release takes the labels of a client away where groups do not matter any more.
+	Release Kind = "Release"
+	// Adopt gives a reflector that spec.adopt names the topology's label; its cluster ID is the topology's already.
+	Adopt Kind = "Adopt"
+	// RetirePeer deletes a BGPPeer that spec.adopt names, somebody else's.
+	RetirePeer Kind = "RetirePeer"
+)
+
+// Step is one write.
+type Step struct {
+	Kind Kind `json:"kind"`
+	// Object is what is written, as Kind/name.
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+	// Node is the node of Promote, Adopt, Demote, Assign, Join, Leave and Release.
+	Node string `json:"-"`
+	// NodeLabels are the labels of groups that the node gets with the step, nil for those that it loses. The label of a
+	// reflector comes with Promote and Adopt, and goes with Demote.
+	NodeLabels map[string]*string `json:"-"`
+	// ClusterID is the cluster ID that the node gets with Promote, "" for the topology's.
+	ClusterID string `json:"-"`
+	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer and RetirePeer.
+	Peer Peer `json:"-"`
+	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
+	UID             string `json:"-"`
+	ResourceVersion string `json:"-"`
+}
+
+// Ungrouped is what takes all labels of groups away.
+func (n *Node) Ungrouped() map[string]*string {
+	return n.Without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+}
+
+// HasAny reports whether the node has one of some labels.
+func (n *Node) HasAny(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		_, has := n.Labels[key]
+		return has
+	})
+}
+
+// Without is what takes those of the labels away that the node has.
+func (n *Node) Without(keys ...string) map[string]*string {
+	out := map[string]*string{}
+	for _, key := range keys {
+		if _, has := n.Labels[key]; has {
+			out[key] = nil
 		}
 	}
-	if honest := w.honest(); len(honest.Nodes) < len(w.Nodes) {
-		is = checksOf(&honest)
-		now = is.judge(honest.state())
-	}
-	end := is.check(&p, now, chosen)
-	p.Groups = choicesOf(&end).groups(p.Reflectors, d)
-	is.gate(&p)
-	return p
-}
-
-// observed is a plan that says the observed state, and nothing yet of what is to be done.
-func (w checks) observed(d design) Plan {
-	p := Plan{
-		Mode:      d.mode(),
-		Clients:   w.clients(),
-		Record:    w.Topology.Status.Record,
-		Foreign:   w.foreign(d),
-		Emergency: w.Topology.Status.Emergency,
-		Troubles:  w.troubles(),
-	}
-	p.Standing, p.Recheck, p.Lost, p.Isolated = w.standing(), w.recheck(), w.lostReflectors(), w.isolated()
-	p.Baseline, p.Confirm = w.believe()
-	return p
-}
-
-// notes are warnings.
-func (w choices) notes(clients int, chosen choice) []Note {
-	var out []Note
-	advise := func(message string) { out = append(out, Note{NoteAdvice, message}) }
-	d := chosen.design
-	if most := int(
-		w.Topology.Spec.Sizing.MaxClientsPerReflector,
-	); most > 0 && !d.hierarchical() && clients > most &&
-		d.short == "" {
-		advise(
-			fmt.Sprintf(
-				"each reflector has %d clients, more than spec.sizing.maxClientsPerReflector (%d); with spec.mode Auto and without "+
-					"spec.sizing.perZone groups would divide them",
-				clients,
-				most,
-			),
-		)
-	}
-	if d.short != "" {
-		advise(d.short)
-	}
-	want := 0
-	for _, g := range d.order() {
-		want += d.size(g)
-	}
-	if have := len(chosen.groups) - w.unwanted(chosen.names()); w.Topology.Spec.Sizing.PerZone == nil && have < want {
-		out = append(out, Note{NoteTooFew, fmt.Sprintf("only %d of %d reflectors: %s", have, want, w.whyNobody())})
-	}
-	if w.adopted() {
-		advise("nothing is left that spec.adopt names; take it out of the spec")
-	}
-	for _, d := range Discords(w.Nodes, w.Peers) {
-		advise(d.String())
-	}
-	if w.Mesh.On && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.tooManyRoutes() {
-		advise(
-			"there are more routes than a CalicoNodeStatus can hold, so that before the mesh is turned off a sample of clients reports its sessions, not its routes",
-		)
-	}
 	return out
+}
+
+// String is the step in a line.
+func (s Step) String() string { return fmt.Sprintf("%s %s: %s", s.Kind, s.Object, s.Reason) }
+
+// Checks is what the model says of a state of the cluster.
+type Checks struct {
+	// UnreachablePairs counts the ordered pairs of live nodes without a path, summed over the address families.
+	UnreachablePairs int `json:"unreachablePairs"`
+	// MinSessionsPerClient is the least number of sessions with the topology's reflectors that a live client has.
+	MinSessionsPerClient int `json:"minSessionsPerClient"`
+	// MaxPathsPerPrefix is the greatest number of paths that a node has to one prefix.
+	MaxPathsPerPrefix int `json:"maxPathsPerPrefix"`
+	// Examples names some of the unreachable pairs.
+	Examples []reachability.Pair `json:"examples,omitempty"`
+}
+
+// changesRole reports that the step makes a node a reflector, or an ordinary one.
+func (s Step) changesRole() bool { return s.Kind == Promote || s.Kind == Demote }
+
+// Exempt is the node whose own sessions the step cannot but reset, "" if it resets none.
+func (s Step) Exempt() string {
+	if s.changesRole() {
+		return s.Node
+	}
+	return ""
+}
+
+// Refuse is a Refusal with a message as of [fmt.Sprintf].
+func Refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }

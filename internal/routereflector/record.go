@@ -5,20 +5,20 @@ package routereflector
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// A Node's labels and annotations may be written by many, its own kubelet among them. Which of them this program wrote it knows by a record in the
-// topology's status, which no kubelet may write:
+// A Node's labels and annotations may be written by many, its own kubelet among them. Which of them this program wrote
+// it knows by a record in the topology's status, which no kubelet may write:
 //
 //	entry in the record ── label and cluster ID on the Node            a crash between the two leaves an entry without a label, which goes
 //	label and ID taken away ── entry taken away                        the same
 //
-// A label without an entry is foreign: its node counts as somebody else's reflector. A label with an entry that says otherwise was altered, and is written again.
+// A label without an entry is foreign: its node counts as somebody else's reflector. A label with an entry that says
+// otherwise was altered, and is written again.
 
 // Mark is what was written on a node to make it a reflector.
 type Mark struct {
@@ -33,18 +33,21 @@ type Foreign struct {
 	What string `json:"what"`
 }
 
-// altered reports that the node has not what was written on it. An entry without a cluster ID, of a label that was found without one, says nothing of it.
+// altered reports that the node has not what was written on it. An entry without a cluster ID, of a label that was
+// found without one, says nothing of it.
 func (n *Node) altered() bool {
 	_, labeled := n.Labels[v1alpha1.ReflectorLabel]
-	return n.Written != nil && (!labeled || n.Written.Group != n.labeledGroup() || n.Written.ClusterID != "" && n.Written.ClusterID != n.ClusterID)
+	return n.Written != nil &&
+		(!labeled || n.Written.Group != n.LabeledGroup() || n.Written.ClusterID != "" && n.Written.ClusterID != n.ClusterID)
 }
 
-// usurps reports that the node has the topology's label, and somebody else wrote it.
-func (n *Node) usurps(t *v1alpha1.RouteReflectorTopology) bool {
+// Usurps reports that the node has the topology's label, and somebody else wrote it.
+func (n *Node) Usurps(t *v1alpha1.RouteReflectorTopology) bool {
 	return n.ForeignMark && n.Labels[v1alpha1.ReflectorLabel] == t.Name
 }
 
-// markedUID is the UID of the object that has the label: with Calico's etcdv3 datastore that of the Calico Node, which [NodesFrom] writes before a dot.
+// markedUID is the UID of the object that has the label: with Calico's etcdv3 datastore that of the Calico Node, which
+// [NodesFrom] writes before a dot.
 func (n *Node) markedUID() string { return markedUID(n.UID) }
 
 func markedUID(uid string) string {
@@ -64,7 +67,8 @@ func (w World) Recognized() World {
 	cloned := false
 	for i := range w.Nodes {
 		written, foreign := w.Nodes[i].recognize(entries, w.Topology.Name)
-		if n := &w.Nodes[i]; foreign == n.ForeignMark && (written == nil) == (n.Written == nil) && (written == nil || *written == *n.Written) {
+		if n := &w.Nodes[i]; foreign == n.ForeignMark && (written == nil) == (n.Written == nil) &&
+			(written == nil || *written == *n.Written) {
 			continue
 		}
 		if !cloned {
@@ -84,7 +88,8 @@ func entriesOf(record *v1alpha1.Record) map[string]v1alpha1.RecordedReflector {
 }
 
 // recognize compares the node's label with the records of the topologies that have one.
-func (n *Node) recognize(entries map[string]map[string]v1alpha1.RecordedReflector, topology string) (written *Mark, foreign bool) {
+func (n *Node) recognize(entries map[string]map[string]v1alpha1.RecordedReflector,
+	topology string) (written *Mark, foreign bool) {
 	label, has := n.Labels[v1alpha1.ReflectorLabel]
 	if !has {
 		label = topology // somebody may have taken it away and left the cluster ID
@@ -99,27 +104,28 @@ func (n *Node) recognize(entries map[string]map[string]v1alpha1.RecordedReflecto
 		return nil, true
 	case label != topology:
 		return nil, false
-	case e.Group == spineValue:
-		return &Mark{Group: spines, ClusterID: e.ClusterID}, false
+	case e.Group == SpineValue:
+		return &Mark{Group: Spines, ClusterID: e.ClusterID}, false
 	}
 	return &Mark{Group: parseGroup(e.Group), ClusterID: e.ClusterID}, false
 }
 
-// record is the topology's record. Where there is none yet it is made of what is there: of the labels on nodes that the status names as reflectors, which an
-// earlier version wrote; and without any status, as after a restore from a backup, of all labels, if there are BGPPeers of the topology, which no kubelet
-// may write. Of a topology that has not begun no label is taken; of one that is in no cluster, but in a file, all are.
+// record is the topology's record. Where there is none yet it is made of what is there: of the labels on nodes that the
+// status names as reflectors, which an earlier version wrote; and without any status, as after a restore from a backup,
+// of all labels, if there are BGPPeers of the topology, which no kubelet may write. Of a topology that has not begun no
+// label is taken; of one that is in no cluster, but in a file, all are.
 func (w World) record() *v1alpha1.Record {
 	if have := w.Topology.Status.Record; have != nil {
 		return have
 	}
 	out := &v1alpha1.Record{}
-	status, all := w.Topology.Status.Reflectors, factsOf(&w).begun() || w.Topology.UID == ""
+	status, all := w.Topology.Status.Reflectors, w.Begun() || w.Topology.UID == ""
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		named := slices.ContainsFunc(status, func(r v1alpha1.ReflectorStatus) bool { return r.Node == n.Name })
 		if n.Labels[v1alpha1.ReflectorLabel] == w.Topology.Name && (named || len(status) == 0 && all) {
 			out.Reflectors = append(out.Reflectors, v1alpha1.RecordedReflector{
-				Node: n.Name, UID: n.markedUID(), Group: groupName(n.labeledGroup()), ClusterID: n.ClusterID,
+				Node: n.Name, UID: n.markedUID(), Group: GroupName(n.LabeledGroup()), ClusterID: n.ClusterID,
 			})
 		}
 	}
@@ -127,8 +133,8 @@ func (w World) record() *v1alpha1.Record {
 	return out
 }
 
-// Recorded is the record as it must be before a step that labels a node as a reflector, and after one that takes the label away. Other steps change
-// nothing, and neither does any where there is no record.
+// Recorded is the record as it must be before a step that labels a node as a reflector, and after one that takes the
+// label away. Other steps change nothing, and neither does any where there is no record.
 func Recorded(record *v1alpha1.Record, step Step, t v1alpha1.RouteReflectorTopology) *v1alpha1.Record {
 	if record == nil || step.Kind != Promote && step.Kind != Adopt && step.Kind != Demote {
 		return record
@@ -138,7 +144,10 @@ func Recorded(record *v1alpha1.Record, step Step, t v1alpha1.RouteReflectorTopol
 		return out
 	}
 	e := v1alpha1.RecordedReflector{
-		Node: step.Node, UID: markedUID(step.UID), Group: groupName(firstGroup), ClusterID: cmp.Or(step.ClusterID, t.Spec.ClusterID),
+		Node:      step.Node,
+		UID:       markedUID(step.UID),
+		Group:     GroupName(FirstGroup),
+		ClusterID: cmp.Or(step.ClusterID, t.Spec.ClusterID),
 	}
 	if group := step.NodeLabels[v1alpha1.GroupLabel]; group != nil {
 		e.Group = *group
@@ -151,28 +160,30 @@ func Recorded(record *v1alpha1.Record, step Step, t v1alpha1.RouteReflectorTopol
 // Without is a record without the entries of some nodes.
 func Without(record *v1alpha1.Record, nodes ...string) *v1alpha1.Record {
 	out := record.DeepCopy()
-	out.Reflectors = slices.DeleteFunc(out.Reflectors, func(e v1alpha1.RecordedReflector) bool { return slices.Contains(nodes, e.Node) })
+	out.Reflectors = slices.DeleteFunc(out.Reflectors,
+		func(e v1alpha1.RecordedReflector) bool { return slices.Contains(nodes, e.Node) })
 	return out
 }
 
-// stale names the nodes of entries without a label, but for those that are to be labeled next.
-func (w facts) stale(reflectors []Reflector) []string {
-	joining := inRole(reflectors, RoleJoining)
+// Stale names the nodes of entries without a label, but for those that are to be labeled next.
+func (w *World) Stale(reflectors []Reflector) []string {
+	joining := InRole(reflectors, RoleJoining)
 	var out []string
 	for _, e := range w.Topology.Status.Record.Reflectors {
-		n, exists := w.node(e.Node)
+		n, exists := w.Node(e.Node)
 		awaited := slices.ContainsFunc(joining, func(r Reflector) bool { return r.Node == e.Node })
-		if !awaited && (!exists || !n.marked(&w.Topology)) {
+		if !awaited && (!exists || !n.Marked(&w.Topology)) {
 			out = append(out, e.Node)
 		}
 	}
 	return out
 }
 
-// honest is the World without the nodes that made themselves reflectors: neither the paths that they multiply nor those that they lack may hold up a step.
-func (w World) honest() World {
+// Honest is the World without the nodes that made themselves reflectors: neither the paths that they multiply nor those
+// that they lack may hold up a step.
+func (w World) Honest() World {
 	rogue := func(n *Node) bool {
-		return n.ForeignMark || n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology) && !factsOf(&w).servesOthers(n)
+		return n.ForeignMark || n.ForeignReflector(&w.Topology) && !n.AdoptedBy(&w.Topology) && !w.ServesOthers(n)
 	}
 	for i := range w.Nodes {
 		if rogue(&w.Nodes[i]) {
@@ -181,36 +192,4 @@ func (w World) honest() World {
 		}
 	}
 	return w
-}
-
-// ForeignMarks lists, by node, labels and cluster IDs of nodes that look like the topology's and that its record does not have.
-func (w World) ForeignMarks() []Foreign {
-	w = w.Recognized()
-	return designsOf(&w).foreign(designsOf(&w).design())
-}
-
-// foreign lists what looks like the topology's and is not, by node.
-func (w designs) foreign(d design) []Foreign {
-	var out []Foreign
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		switch g := d.groupOfID(n.ClusterID); {
-		case n.usurps(&w.Topology):
-			out = append(out, Foreign{n.Name, fmt.Sprintf("Node %s has label %s=%s, which this program did not write", n.Name, v1alpha1.ReflectorLabel, w.Topology.Name)})
-		case g != nowhere && !w.exiting() && n.foreignReflector(&w.Topology) && !n.adoptedBy(&w.Topology):
-			out = append(out, Foreign{n.Name, fmt.Sprintf("Node %s has cluster ID %s, which is that of group %s, and is not this topology's", n.Name, n.ClusterID, w.groupTitle(d, g))})
-		}
-	}
-	slices.SortFunc(out, func(a, b Foreign) int { return cmp.Compare(a.Node, b.Node) })
-	return out
-}
-
-// groupOfID is the group with a cluster ID, [nowhere] if there is none.
-func (d design) groupOfID(id string) int {
-	for _, g := range d.order() {
-		if id != "" && d.ids[g] == id {
-			return g
-		}
-	}
-	return nowhere
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// calicoSelector writes a label selector in Calico's language (libcalico-go lib/selector), "" for one that selects everything. Both read
-// NotIn alike: a node without the label is selected.
-func calicoSelector(s metav1.LabelSelector) string {
+// CalicoSelector writes a label selector in Calico's language (libcalico-go lib/selector), "" for one that selects
+// everything. Both read NotIn alike: a node without the label is selected.
+func CalicoSelector(s metav1.LabelSelector) string {
 	var terms []string
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		terms = append(terms, fmt.Sprintf("%s == '%s'", key, s.MatchLabels[key]))
@@ -41,8 +41,8 @@ func quoted(values []string) string {
 	return "'" + strings.Join(sorted, "', '") + "'"
 }
 
-// selects evaluates a label selector, of which an empty one selects everything.
-func selects(s metav1.LabelSelector, labels map[string]string) bool {
+// Selects evaluates a label selector, of which an empty one selects everything.
+func Selects(s metav1.LabelSelector, labels map[string]string) bool {
 	for key, value := range s.MatchLabels {
 		if got, ok := labels[key]; !ok || got != value {
 			return false
@@ -68,62 +68,62 @@ func selects(s metav1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// clientsMatcher is who the BGPPeer for clients selects: the topology's clients that are nobody's reflector.
-type clientsMatcher struct{ clients metav1.LabelSelector }
+// ClientsMatcher is who the BGPPeer for clients selects: the topology's clients that are nobody's reflector.
+type ClientsMatcher struct{ clients metav1.LabelSelector }
 
 // Evaluate implements Matcher.
-func (m clientsMatcher) Evaluate(labels map[string]string) bool {
+func (m ClientsMatcher) Evaluate(labels map[string]string) bool {
 	_, reflector := labels[v1alpha1.ReflectorLabel]
-	return !reflector && selects(m.clients, labels)
+	return !reflector && Selects(m.clients, labels)
 }
 
 // String is the Calico selector of the same meaning.
-func (m clientsMatcher) String() string {
+func (m ClientsMatcher) String() string {
 	own := "!has(" + v1alpha1.ReflectorLabel + ")"
-	if s := calicoSelector(m.clients); s != "" {
+	if s := CalicoSelector(m.clients); s != "" {
 		return s + " && " + own
 	}
 	return own
 }
 
-// reflectorsMatcher is who the BGPPeers of a topology select as its reflectors.
-type reflectorsMatcher struct{ topology string }
+// ReflectorsMatcher is who the BGPPeers of a topology select as its reflectors.
+type ReflectorsMatcher struct{ topology string }
 
 // Evaluate implements Matcher.
-func (m reflectorsMatcher) Evaluate(labels map[string]string) bool {
+func (m ReflectorsMatcher) Evaluate(labels map[string]string) bool {
 	return labels[v1alpha1.ReflectorLabel] == m.topology
 }
 
 // String is the Calico selector of the same meaning.
-func (m reflectorsMatcher) String() string {
+func (m ReflectorsMatcher) String() string {
 	return v1alpha1.ReflectorLabel + " == '" + m.topology + "'"
 }
 
-// groupMatcher is who the BGPPeers of a hierarchy select as the reflectors of a group, or as its spines.
-type groupMatcher struct {
+// GroupMatcher is who the BGPPeers of a hierarchy select as the reflectors of a group, or as its spines.
+type GroupMatcher struct {
 	topology string
 	group    int
 }
 
 // Evaluate implements Matcher.
-func (m groupMatcher) Evaluate(labels map[string]string) bool {
+func (m GroupMatcher) Evaluate(labels map[string]string) bool {
 	label, has := labels[v1alpha1.GroupLabel]
 	if labels[v1alpha1.ReflectorLabel] != m.topology {
 		return false
 	}
-	if m.group == firstGroup {
+	if m.group == FirstGroup {
 		return !has
 	}
-	return label == groupName(m.group)
+	return label == GroupName(m.group)
 }
 
 // String is the Calico selector of the same meaning.
-func (m groupMatcher) String() string {
-	all := reflectorsMatcher{m.topology}.String()
-	if m.group == firstGroup {
+func (m GroupMatcher) String() string {
+	all := ReflectorsMatcher{m.topology}.String()
+	if m.group == FirstGroup {
 		return all + " && !has(" + v1alpha1.GroupLabel + ")"
 	}
-	return all + " && " + v1alpha1.GroupLabel + " == '" + groupName(m.group) + "'"
+	return all + " && " + v1alpha1.GroupLabel + " == '" + GroupName(m.group) + "'"
 }
 
 // belowSpinesMatcher is who has sessions with the spines: the reflectors of all groups.
@@ -131,130 +131,102 @@ type belowSpinesMatcher struct{ topology string }
 
 // Evaluate implements Matcher.
 func (m belowSpinesMatcher) Evaluate(labels map[string]string) bool {
-	return labels[v1alpha1.ReflectorLabel] == m.topology && labels[v1alpha1.GroupLabel] != spineValue
+	return labels[v1alpha1.ReflectorLabel] == m.topology && labels[v1alpha1.GroupLabel] != SpineValue
 }
 
 // String is the Calico selector of the same meaning.
 func (m belowSpinesMatcher) String() string {
-	return fmt.Sprintf("%s && !(%s == '%s')", reflectorsMatcher(m), v1alpha1.GroupLabel, spineValue)
+	return fmt.Sprintf("%s && !(%s == '%s')", ReflectorsMatcher(m), v1alpha1.GroupLabel, SpineValue)
 }
 
-// unlabeledMatcher is who the BGPPeer for clients selects in a hierarchy: those that no label puts into a group yet.
-type unlabeledMatcher struct{ clients clientsMatcher }
+// UnlabeledMatcher is who the BGPPeer for clients selects in a hierarchy: those that no label puts into a group yet.
+type UnlabeledMatcher struct{ clients ClientsMatcher }
 
 // Evaluate implements Matcher.
-func (m unlabeledMatcher) Evaluate(labels map[string]string) bool {
+func (m UnlabeledMatcher) Evaluate(labels map[string]string) bool {
 	_, has := labels[v1alpha1.ClientLabel]
 	return !has && m.clients.Evaluate(labels)
 }
 
 // String is the Calico selector of the same meaning.
-func (m unlabeledMatcher) String() string {
+func (m UnlabeledMatcher) String() string {
 	return fmt.Sprintf("%s && !has(%s)", m.clients, v1alpha1.ClientLabel)
 }
 
 // membersMatcher is the clients of a group, those included that join it.
 type membersMatcher struct {
-	clients clientsMatcher
+	clients ClientsMatcher
 	group   int
 }
 
 // Evaluate implements Matcher.
 func (m membersMatcher) Evaluate(labels map[string]string) bool {
-	name := groupName(m.group)
+	name := GroupName(m.group)
 	return (labels[v1alpha1.ClientLabel] == name || labels[v1alpha1.JoinsLabel] == name) && m.clients.Evaluate(labels)
 }
 
 // String is the Calico selector of the same meaning.
 func (m membersMatcher) String() string {
-	return fmt.Sprintf("%s && (%s == '%d' || %s == '%d')", m.clients, v1alpha1.ClientLabel, m.group, v1alpha1.JoinsLabel, m.group)
+	return fmt.Sprintf("%s && (%s == '%d' || %s == '%d')", m.clients, v1alpha1.ClientLabel, m.group,
+		v1alpha1.JoinsLabel, m.group)
 }
 
 // What comes after the topology's name and a dash in the names of BGPPeers.
 const (
-	clientsPeer    = "clients"
+	ClientsPeer    = "clients"
 	reflectorsPeer = "reflectors"
-	uplinksPeer    = "uplinks"
+	UplinksPeer    = "uplinks"
 	spinesPeer     = "spines"
 )
 
-// newPeer is a BGPPeer of a topology.
-func newPeer(t *v1alpha1.RouteReflectorTopology, kind string, from, to interface {
+// NewPeer is a BGPPeer of a topology.
+func NewPeer(t *v1alpha1.RouteReflectorTopology, kind string, from, to interface {
 	Matcher
 	fmt.Stringer
 },
 ) Peer {
-	spec := sessionOptions(t.Spec.Session)
+	spec := SessionOptions(t.Spec.Session)
 	spec.NodeSelector, spec.PeerSelector = from.String(), to.String()
 	return Peer{Name: t.Name + "-" + kind, Topology: t.Name, PeerSpec: spec, NodeMatcher: from, PeerMatcher: to}
 }
 
-// wantedPeers are the two BGPPeers of a flat topology: every client with every reflector, and the reflectors among themselves. New nodes are
-// selected without a write.
-func wantedPeers(t v1alpha1.RouteReflectorTopology) []Peer {
-	reflectors := reflectorsMatcher{t.Name}
+// WantedPeers are the two BGPPeers of a flat topology: every client with every reflector, and the reflectors among
+// themselves. New nodes are selected without a write.
+func WantedPeers(t v1alpha1.RouteReflectorTopology) []Peer {
+	reflectors := ReflectorsMatcher{t.Name}
 	return []Peer{
-		newPeer(&t, clientsPeer, clientsMatcher{t.Spec.ClientSelector}, reflectors),
-		newPeer(&t, reflectorsPeer, reflectors, reflectors),
+		NewPeer(&t, ClientsPeer, ClientsMatcher{t.Spec.ClientSelector}, reflectors),
+		NewPeer(&t, reflectorsPeer, reflectors, reflectors),
 	}
 }
 
-// hierarchyPeers are the 2G+3 BGPPeers of a hierarchy of G groups: for each the clients with its reflectors, and its reflectors among themselves; all
-// of these with the spines, and the spines among themselves; and clients without a label with the reflectors of the open group, so that a
-// new node has its sessions without a write.
-func hierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) []Peer {
-	clients, spine := clientsMatcher{t.Spec.ClientSelector}, groupMatcher{t.Name, spines}
-	out := []Peer{newPeer(&t, clientsPeer, unlabeledMatcher{clients}, groupMatcher{t.Name, open})}
+// NewcomersPeer is the BGPPeer by which clients without a label come to a group of a hierarchy.
+func NewcomersPeer(t *v1alpha1.RouteReflectorTopology, group int) Peer {
+	clients := ClientsMatcher{t.Spec.ClientSelector}
+	return NewPeer(t, ClientsPeer, UnlabeledMatcher{clients}, GroupMatcher{t.Name, group})
+}
+
+// HierarchyPeers are the 2G+3 BGPPeers of a hierarchy of G groups: for each the clients with its reflectors, and its
+// reflectors among themselves; all of these with the spines, and the spines among themselves; and clients without a
+// label with the reflectors of the open group, so that a new node has its sessions without a write.
+func HierarchyPeers(t v1alpha1.RouteReflectorTopology, groups []int, open int) []Peer {
+	clients, spine := ClientsMatcher{t.Spec.ClientSelector}, GroupMatcher{t.Name, Spines}
+	out := []Peer{NewcomersPeer(&t, open)}
 	for _, g := range groups {
-		of := groupMatcher{t.Name, g}
+		of := GroupMatcher{t.Name, g}
 		among := reflectorsPeer
-		if g != firstGroup {
+		if g != FirstGroup {
 			among = fmt.Sprintf("%s-%d", reflectorsPeer, g)
 		}
-		out = append(out, newPeer(&t, among, of, of), newPeer(&t, fmt.Sprintf("%s-%d", clientsPeer, g), membersMatcher{clients, g}, of))
+		out = append(out, NewPeer(&t, among, of, of),
+			NewPeer(&t, fmt.Sprintf("%s-%d", ClientsPeer, g), membersMatcher{clients, g}, of))
 	}
-	return append(out, newPeer(&t, uplinksPeer, belowSpinesMatcher{t.Name}, spine), newPeer(&t, spinesPeer, spine, spine))
+	return append(out, NewPeer(&t, UplinksPeer, belowSpinesMatcher{t.Name}, spine),
+		NewPeer(&t, spinesPeer, spine, spine))
 }
 
-// peersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is one, or is to be one.
-// Groups that are to go keep theirs while they have reflectors, and the open group stays open: it changes by a step of its own.
-func (w designs) peersFor(d design) []Peer {
-	groups, deep := slices.Clone(d.groups), d.hierarchical()
-	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		if !n.marked(&w.Topology) {
-			continue
-		}
-		g := n.group()
-		deep = deep || g != firstGroup
-		if g >= firstGroup && !slices.Contains(groups, g) {
-			groups = append(groups, g)
-		}
-	}
-	if !deep {
-		return wantedPeers(w.Topology)
-	}
-	slices.Sort(groups)
-	open := w.roster().open
-	if !slices.Contains(groups, open) {
-		open = firstGroup
-	}
-	return hierarchyPeers(w.Topology, groups, open)
-}
-
-// finalPeers are the BGPPeers that there shall be in the end.
-func (w designs) finalPeers(d design) []Peer {
-	if !d.hierarchical() {
-		return wantedPeers(w.Topology)
-	}
-	open := w.roster().open
-	if !slices.Contains(d.groups, open) {
-		open = firstGroup
-	}
-	return hierarchyPeers(w.Topology, d.groups, open)
-}
-
-func sessionOptions(o v1alpha1.SessionOptions) PeerSpec {
+// SessionOptions are the options of sessions as BGPPeers have them.
+func SessionOptions(o v1alpha1.SessionOptions) PeerSpec {
 	spec := PeerSpec{Filters: strings.Join(o.Filters, ","), SourceAddress: o.SourceAddress}
 	if o.MaxRestartTime != nil {
 		spec.MaxRestartSeconds = int64(o.MaxRestartTime.Seconds())
@@ -277,33 +249,5 @@ func (s PeerSpec) SameSessions(other PeerSpec) bool {
 	return s == other
 }
 
-// changedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be: what one of these selects no more
-// must have its sessions by another.
-func (w designs) changedPeers(d design) []Step {
-	var missing, changed []Step
-	for _, want := range w.peersFor(d) {
-		have, exists := w.peer(want.Name)
-		step := Step{Kind: EnsurePeer, Object: "BGPPeer/" + want.Name, Peer: want, UID: have.UID, ResourceVersion: have.ResourceVersion}
-		switch {
-		case !exists:
-			step.Reason = "there is no such BGPPeer"
-			missing = append(missing, step)
-		case !have.plain() || have.PeerSpec != want.PeerSpec:
-			step.Reason = "it is not as the topology wants it"
-			changed = append(changed, step)
-		}
-	}
-	return append(missing, changed...)
-}
-
-// resetsSessions reports whether one of the steps changes options of sessions that there are.
-func (w designs) resetsSessions(peers []Step) bool {
-	return slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.isReflectorOf(&w.Topology) }) &&
-		slices.ContainsFunc(peers, func(s Step) bool {
-			have, exists := w.peer(s.Peer.Name)
-			return exists && !have.SameSessions(s.Peer.PeerSpec)
-		})
-}
-
-// plain says that the BGPPeer uses none of the fields that Mooring leaves empty.
-func (p Peer) plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }
+// Plain says that the BGPPeer uses none of the fields that Mooring leaves empty.
+func (p Peer) Plain() bool { return p.Node == "" && !p.PeerIP.IsValid() && !p.Other }

@@ -22,29 +22,29 @@ type Silent struct {
 	Why string
 }
 
-// SilentClients lists, by name, the clients with which none of the reflectors that have reported has a session. heard reports of a client whether one of
-// its reflectors has reported at all: of others nothing is known.
+// SilentClients lists, by name, the clients with which none of the reflectors that have reported has a session. heard
+// reports of a client whether one of its reflectors has reported at all: of others nothing is known.
 func (w World) SilentClients() (silent []Silent, heard func(client string) bool) {
-	clients, known := factsOf(&w).roster(), map[string]bool{}
+	clients, known := w.Roster(), map[string]bool{}
 	type report struct {
 		reflector Node
 		Sighting
 	}
 	var reports []report
-	for _, r := range factsOf(&w).working(nil) {
-		if s, seen := factsOf(&w).sighting(r.Name); seen {
+	for _, r := range w.Working(nil) {
+		if s, seen := w.Sighting(r.Name); seen {
 			reports = append(reports, report{r, s})
 		}
 	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
-		if !n.isClient(&w.Topology) || n.Ready != corev1.ConditionTrue {
+		if !n.IsClient(&w.Topology) || n.Ready != corev1.ConditionTrue {
 			continue
 		}
 		var states []string
 		up, at := false, time.Time{}
 		for _, r := range reports {
-			if !clients.has(n, r.reflector.group()) {
+			if !clients.Has(n, r.reflector.Group()) {
 				continue
 			}
 			if known[n.Name] = true; r.At.After(at) {
@@ -67,25 +67,10 @@ func whySilent(n *Node, states []string) string {
 	if !address.IsValid() {
 		address = n.IPv6
 	}
-	where := fmt.Sprintf("check that calico-node runs on it, and that TCP port 179 of %s can be reached from the reflectors", address)
+	where := fmt.Sprintf(
+		"check that calico-node runs on it, and that TCP port 179 of %s can be reached from the reflectors", address)
 	if !slices.ContainsFunc(states, func(s string) bool { return !strings.HasSuffix(s, ": not configured") }) {
 		where = "check the logs of calico-node on the reflectors: their confd has not taken up the BGPPeer"
 	}
 	return fmt.Sprintf("its session as its reflectors report it is %s; %s", strings.Join(states, ", "), where)
-}
-
-// reflectorsOf are the working reflectors of some clients, of those whose Nodes are Ready: [World.SilentClients] names no others.
-func (w gates) reflectorsOf(names []string) []Node {
-	if len(names) == 0 {
-		return nil
-	}
-	clients := w.roster()
-	return slices.DeleteFunc(w.working(nil), func(r Node) bool {
-		for _, name := range names {
-			if n, exists := w.node(name); exists && n.Ready == corev1.ConditionTrue && n.isClient(&w.Topology) && clients.has(&n, r.group()) {
-				return false
-			}
-		}
-		return true
-	})
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,7 +169,7 @@ func enabled(tb testing.TB, c client.Client, bgp *calico.BGPKubernetes) {
 		Now: clock.RealClock{}.Now(), Topology: *topology, DatastoreReady: true, Mesh: routereflector.Mesh{On: true},
 		Nodes: []routereflector.Node{routereflector.NodeFrom(node, 0, routereflector.DefaultASNumber)},
 	}
-	for _, p := range routereflector.Make(w).Peers {
+	for _, p := range planner.MakePlan(w).Peers {
 		if err := bgp.CreatePeer(tb.Context(), p); err != nil {
 			tb.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,7 +112,7 @@ func (r *Reconciler) change(ctx context.Context, s *scene, c change) error {
 	if reason := told(c.Kind); reason != "" {
 		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", c.Object, c.Reason))
 	}
-	s.world, s.changed = s.world.After(c.Step), true
+	s.world, s.changed = planner.After(s.world, c.Step), true
 	return r.record(ctx, s, []routereflector.Step{c.Step})
 }
 

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -40,7 +43,7 @@ type Timing struct {
 
 // DefaultTiming fits clusters of up to thousands of nodes.
 func DefaultTiming() Timing {
-	return Timing{Coalesce: time.Second, Settle: 5 * time.Second, Poll: 2 * time.Second, Resync: time.Minute, MeshStays: routereflector.MeshStays}
+	return Timing{Coalesce: time.Second, Settle: 5 * time.Second, Poll: 2 * time.Second, Resync: time.Minute, MeshStays: health.MeshStays}
 }
 
 // Reconciler keeps topologies. Its key is the topology's name; every event of any kind that is watched leads to a round of every topology.
@@ -185,7 +188,7 @@ func (r *Reconciler) plan(s *scene) (p reconcile.Plan[need, step, saved]) {
 	if s.memory == nil || s.exiting() && !s.held() { // nothing was ever done for it
 		return p
 	}
-	made, m := routereflector.Make(s.world), *s.memory
+	made, m := planner.MakePlan(s.world), *s.memory
 	if made.Confirm && !s.looked[theNodes] {
 		p.Needs = []need{theNodes}
 		return p

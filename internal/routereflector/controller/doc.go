@@ -4,7 +4,7 @@
 // Package controller keeps a cluster's BGP route reflectors as its RouteReflectorTopologies want them. Its rounds are those of package reconcile: it observes, lets
 // package routereflector plan, reports, carries out at most one step of the plan, or several that are about one client each, and asks nodes for their sessions.
 //
-//	informers ── observe.go ──► World ── routereflector.Make ──► Plan ── report.go ──► status, Events ──► apply.go ──► writes
+//	informers ── observe.go ──► World ── planner.MakePlan ──► Plan ── report.go ──► status, Events ──► apply.go ──► writes
 //	                 ▲            live reads that it needs ◄──────┘ └── witnesses ──► sessions.go ──► CalicoNodeStatuses ──┐
 //	                 └─────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //

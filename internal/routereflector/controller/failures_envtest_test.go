@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	"github.com/prometheus/client_golang/prometheus"
@@ -178,7 +180,7 @@ func TestNodesVanish(t *testing.T) {
 			t.Errorf("while it is frozen: %s", r)
 		}
 	}
-	now.by.Store(int64(routereflector.DoubtPeriod + time.Minute))
+	now.by.Store(int64(health.DoubtPeriod + time.Minute))
 	s.told(v1alpha1.ConditionFrozen, "NotFrozen")
 	if is := s.topology("main").Status.Baseline; is.Nodes != 4 || is.DoubtedSince != nil {
 		t.Errorf("the baseline is %+v", is)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +35,7 @@ func TestCalicoReadsTheSelectorsOfGroups(t *testing.T) {
 			Name: fmt.Sprint("node-", i), Ready: corev1.ConditionTrue, IPv4: netip.AddrFrom4([4]byte{10, 0, 0, i}), Labels: map[string]string{"pool": "a"},
 		})
 	}
-	peers := routereflector.Make(w).Peers
+	peers := planner.MakePlan(w).Peers
 	if len(peers) != 7 {
 		t.Fatalf("%d BGPPeers, want seven", len(peers))
 	}

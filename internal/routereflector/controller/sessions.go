@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,7 +130,7 @@ func (m *memory) enter(s *scene) {
 	s.world.Sightings = m.said.Sightings(s.world.Nodes, now, s.world.Topology.Spec.Rollout.SessionTimeout.Duration)
 	s.world.Unresponsive = slices.Sorted(maps.Keys(m.unresponsive))
 	s.world.Unproven = !m.isProven(s)
-	s.world = s.world.Witnessed()
+	s.world = health.Witnessed(s.world)
 	s.world.Unproven = s.world.Unproven || s.returned()
 	m.entered = true
 }
@@ -176,7 +178,7 @@ func (s *scene) returned() bool {
 	if s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun {
 		return false
 	}
-	lost := s.world.LostReflectors()
+	lost := health.LostReflectors(&s.world)
 	return slices.ContainsFunc(s.topology.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool {
 		if r.LastObserved == nil || r.Role != string(routereflector.RoleReflector) {
 			return false

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +66,7 @@ func (c *slow) round() routereflector.Plan {
 	c.s.moment = c.s.world.Present()
 	c.m.enter(c.s)
 	c.s.world.Suspects = c.m.suspects(c.s, timing.Resync)
-	plan := routereflector.Make(c.s.world)
+	plan := planner.MakePlan(c.s.world)
 	c.m.prove(c.s, plan)
 	c.s.topology.Status.SilentClients, _ = c.m.silent(c.s, timing.Settle)
 	c.plan = plan
@@ -127,7 +129,7 @@ func (c *slow) carryOut(step routereflector.Step) {
 	if c.done = append(c.done, step); step.Kind == routereflector.Promote {
 		c.promoted = c.s.world.Now
 	}
-	c.s.world = c.s.world.After(step)
+	c.s.world = planner.After(c.s.world, step)
 }
 
 // last is the node that was promoted last.

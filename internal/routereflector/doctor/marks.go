@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/design"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
@@ -69,7 +71,7 @@ func foreignMarks(x examined) []finding.Finding {
 				w.Others = append(w.Others, x.Topologies[j])
 			}
 		}
-		for _, f := range w.ForeignMarks() {
+		for _, f := range design.ForeignMarks(w) {
 			out = append(out, finding.Finding{
 				Severity: finding.Warning, What: f.What,
 				Why: "a kubelet can write its own Node; the operator ignores the label, but Calico may give the node sessions because of it",

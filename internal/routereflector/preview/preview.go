@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -22,7 +24,7 @@ type Preview struct {
 }
 
 // Of plans for the World.
-func Of(w routereflector.World) Preview { return Preview{World: w, Plan: routereflector.Make(w)} }
+func Of(w routereflector.World) Preview { return Preview{World: w, Plan: planner.MakePlan(w)} }
 
 // Reported is the preview with what the first step waits for by the operator's own word, where the topology's status speaks of the same
 // step: the operator remembers what nodes have said of their sessions, and who looks once finds little of that.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
-	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
 // Node reads what there is of a machine that any side knows.
@@ -103,7 +104,7 @@ func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.Passive
 	}
 	for i := range s.Topologies {
 		w, unread := s.World(i)
-		t := explain.Topology{Seen: s.Drawn(i), World: w, Plan: routereflector.Make(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}
+		t := explain.Topology{Seen: s.Drawn(i), World: w, Plan: planner.MakePlan(w), Unread: unread, PodsUncounted: s.Uncounted, Node: names[0]}
 		for _, n := range w.Nodes {
 			if slices.Contains(names[1:], n.Name) {
 				t.Node = n.Name

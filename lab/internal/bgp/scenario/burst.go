@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/routereflector/planner"
+
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +36,7 @@ func (r *run) burst(ctx context.Context, wanted *v1alpha1.RouteReflectorTopology
 	if err != nil {
 		return err
 	}
-	p := routereflector.Make(w)
+	p := planner.MakePlan(w)
 	if len(p.Refusals) > 0 {
 		return fmt.Errorf("the planner refuses: %s", p.Refusals[0].Message)
 	}

@@ -1,0 +1,352 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package choose
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/design"
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+	"github.com/mooring-dev/mooring/internal/routereflector/rank"
+)
+
+// Choice is who shall be a reflector.
+type Choice struct {
+	Design design.Design
+	// Groups are the groups of those who shall be reflectors, by name.
+	Groups map[string]int
+}
+
+// Names lists who was chosen, sorted.
+func (c Choice) Names() []string { return slices.Sorted(maps.Keys(c.Groups)) }
+
+// Least is the number of reflectors of the group of clients that has the fewest.
+func (c Choice) Least() int {
+	count := map[int]int{}
+	for _, g := range c.Groups {
+		count[g]++
+	}
+	out := -1
+	for _, g := range c.Design.Groups {
+		if out < 0 || count[g] < out {
+			out = count[g]
+		}
+	}
+	return max(out, 1)
+}
+
+// Choose picks the nodes that shall be reflectors. Anyone who is one stays one in its group, unless that leaves a zone
+// without a reflector in which there could be one, or is about to leave the cluster. A tainted incumbent stays: it
+// works. Where there are too few nodes, the groups whose reflectors are made first have theirs. At the end of a
+// topology it is nobody.
+func Choose(w *rr.World, d design.Design) Choice {
+	if w.Exiting() {
+		return Choice{Design: d}
+	}
+	all := rank.Eligible(w)
+	out := Choice{Design: d, Groups: map[string]int{}}
+	for _, g := range PromotionOrder(w, d) {
+		// Incumbents of other groups keep their cluster IDs, or go.
+		in := slices.DeleteFunc(slices.Clone(all), func(c rank.Candidate) bool {
+			_, taken := out.Groups[c.Node.Name]
+			return taken || c.Incumbent && c.Node.Group() != g
+		})
+		for _, name := range pickGroup(w, d, g, in) {
+			out.Groups[name] = g
+		}
+	}
+	return out
+}
+
+// pickGroup picks the reflectors of a group.
+func pickGroup(w *rr.World, d design.Design, g int, from []rank.Candidate) []string {
+	perZone := w.Topology.Spec.Sizing.PerZone
+	if perZone == nil {
+		return pick(w, from, d.Size(g))
+	}
+	var chosen []string
+	for _, zone := range zones(w, from) {
+		in := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool { return c.Domains[0] != zone })
+		chosen = append(chosen, pick(w, in, PerZone(w, *perZone, zone))...)
+	}
+	return chosen
+}
+
+func zones(w *rr.World, all []rank.Candidate) []string {
+	var zones []string
+	for _, c := range all {
+		zones = append(zones, c.Domains[0])
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
+// PerZone is the old operator's formula for one zone, in whole numbers. A number that is too great by now stays until
+// the clients would have to grow by more than the hysteresis to call for it again.
+func PerZone(w *rr.World, p v1alpha1.PerZone, zone string) int {
+	key, clients, current := w.Topology.Spec.TopologyKeys[0], 0, 0
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if n.Labels[key] != zone {
+			continue
+		}
+		if n.Incumbent(&w.Topology) {
+			current++
+		}
+		if n.Speaks() && rr.Selects(w.Topology.Spec.ClientSelector, n.Labels) {
+			clients++
+		}
+	}
+	number := func(clients int) int {
+		return min(max(rr.CeilDiv(clients*int(p.RatioPermille), 1000), int(p.Min)), int(p.Max))
+	}
+	now := number(clients)
+	if h := w.Topology.Spec.Sizing.HysteresisPercent; h != nil && current > now {
+		return min(current, number(clients+rr.CeilDiv(clients*int(*h), 100)))
+	}
+	return now
+}
+
+// spread picks of the candidates until count are taken. The first topology key decides over staying and going, the
+// others only among newcomers.
+func spread(taken, all []rank.Candidate, count int) []rank.Candidate {
+	rest := slices.Clone(all)
+	for len(taken) < count && len(rest) > 0 {
+		best := 0
+		for i := range rest {
+			if i > 0 && before(rest[i], rest[best], taken) {
+				best = i
+			}
+		}
+		taken = append(taken, rest[best])
+		rest = slices.Delete(rest, best, best+1)
+	}
+	return taken
+}
+
+// before reports whether a is the better next choice than b, given who is taken.
+func before(a, b rank.Candidate, taken []rank.Candidate) bool {
+	crowdA, crowdB := crowds(a, taken), crowds(b, taken)
+	kept := func(c rank.Candidate) int {
+		_, keep := c.Node.Annotations[v1alpha1.KeepAnnotation]
+		return rr.Count(c.Incumbent && keep)
+	}
+	first := func(crowd []int) int {
+		if len(crowd) == 0 {
+			return 0
+		}
+		return crowd[0]
+	}
+	order := cmp.Or(
+		cmp.Compare(kept(b), kept(a)),
+		cmp.Compare(first(crowdA), first(crowdB)),
+		cmp.Compare(b.Standing(), a.Standing()),
+		slices.Compare(crowdA, crowdB),
+		cmp.Compare(b.Score, a.Score),
+		cmp.Compare(a.Hash, b.Hash),
+		cmp.Compare(a.Node.Name, b.Node.Name),
+	)
+	return order < 0
+}
+
+// crowds counts, for each topology key, how many of the taken share the candidate's value.
+func crowds(c rank.Candidate, taken []rank.Candidate) []int {
+	out := make([]int, len(c.Domains))
+	for _, t := range taken {
+		for i, d := range c.Domains {
+			if t.Domains[i] == d {
+				out[i]++
+			}
+		}
+	}
+	return out
+}
+
+// Reflectors describes who shall be, becomes and ceases to be a reflector, sorted by name.
+func Reflectors(w *rr.World, chosen Choice) []rr.Reflector {
+	var out []rr.Reflector
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		g, wanted := chosen.Groups[n.Name]
+		if !wanted && !n.Incumbent(&w.Topology) {
+			continue
+		}
+		if !wanted {
+			g = n.Group()
+		}
+		r := rr.Reflector{
+			Node:      n.Name,
+			Group:     design.Title(w, chosen.Design, g),
+			Zone:      w.Zone(n),
+			ClusterID: cmp.Or(chosen.Design.IDs[g], n.ClusterID),
+			Role:      rr.RoleReflector,
+			Reason:    "it is a reflector and suitable",
+		}
+		switch {
+		case wanted && (!n.IsReflectorOf(&w.Topology) || n.Group() != g || n.ClusterID != r.ClusterID):
+			r.Role, r.Reason = rr.RoleJoining, whyChosen(w, n, r)
+		case !wanted:
+			r.Role, r.Reason = rr.RoleLeaving, whyLeaving(w, n)
+			r.ClusterID = cmp.Or(n.ClusterID, r.ClusterID)
+		case rank.Reluctance(w, n) != "":
+			r.Reason = rank.Reluctance(w, n) + ", and stays until another node can replace it"
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b rr.Reflector) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
+// AsTheyAre is the choice of those who are reflectors already.
+func AsTheyAre(w *rr.World, d design.Design) Choice {
+	out := Choice{Design: d, Groups: map[string]int{}}
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.Marked(&w.Topology) {
+			out.Groups[n.Name] = n.Group()
+		}
+	}
+	return out
+}
+
+func whyChosen(w *rr.World, n *rr.Node, r rr.Reflector) string {
+	switch {
+	case n.AdoptedBy(&w.Topology):
+		return WhyAdopted(w, n)
+	case n.Marked(&w.Topology):
+		return fmt.Sprintf("its cluster ID is %q and must be %s", n.ClusterID, r.ClusterID)
+	case n.Workloads == 0:
+		return fmt.Sprintf("no workloads run on it, score %d", rank.Score(w, n))
+	}
+	return fmt.Sprintf("%d workload pods run on it, score %d; their traffic stops for some seconds", n.Workloads,
+		rank.Score(w, n))
+}
+
+func whyLeaving(w *rr.World, n *rr.Node) string {
+	if w.Exiting() {
+		return "the topology is being deleted"
+	}
+	if why := cmp.Or(rank.Reluctance(w, n), rank.WhyUnfit(w, n), health.WhyLost(w, n)); why != "" {
+		return why
+	}
+	if g := n.Group(); g != rr.FirstGroup {
+		return fmt.Sprintf("group %s has enough others, or is to go", rr.GroupName(g))
+	}
+	return "there are enough others, or they are in zones without one"
+}
+
+// pick chooses count of the candidates: those that are fit, then nodes that are fresh if need be, and if that is not
+// enough, reflectors that should go.
+//
+// Where enough reflectors are Ready, one whose Node is in trouble beyond its grace period is not kept, even if it is
+// the only one of its zone: its replacement, on which all observers have to be queried again, would go otherwise. The
+// same holds of one that its witnesses had lost for longer than that and that has returned since: a reflector that
+// comes and goes takes a role away from nobody.
+func pick(w *rr.World, all []rank.Candidate, count int) []string {
+	ready := 0
+	for _, c := range all {
+		ready += rr.Count(c.Incumbent && c.Suits == rank.Fit && c.Node.Lives() && !health.GivenUp(w, c.Node))
+	}
+	if ready >= count {
+		all = slices.DeleteFunc(slices.Clone(all), func(c rank.Candidate) bool {
+			return c.Incumbent && (health.Overdue(w, c.Node) || health.GivenUp(w, c.Node))
+		})
+	}
+	of := func(s rank.Suitability) []rank.Candidate {
+		return slices.DeleteFunc(slices.Clone(all), func(c rank.Candidate) bool { return c.Suits != s })
+	}
+	taken := spread(nil, of(rank.Fit), count)
+	if len(taken) < count {
+		taken = spread(taken, of(rank.Fresh), pressed(w, count))
+	}
+	taken = spread(taken, of(rank.Retiring), count)
+	taken = spread(taken, of(rank.Unwanted), count)
+	var names []string
+	for _, c := range taken {
+		names = append(names, c.Node.Name)
+	}
+	return names
+}
+
+// pressed is up to which number nodes that are fresh must do: so many that clients are left with all sessions but one,
+// or in an emergency with all. Without this a pool of nodes that is replaced faster than its nodes are trusted would
+// run out of reflectors.
+func pressed(w *rr.World, count int) int {
+	switch {
+	case health.Rescuing(w), health.Emergency(w):
+		return count
+	case !health.Served(w):
+		return 0
+	}
+	return count - 1
+}
+
+// PromotionOrder lists the groups in the order in which reflectors are made: that of the design; but where groups
+// beyond the first work and no spine links them, the spines come before all. A client that is moving reaches the
+// reflectors of both groups; made a reflector of one, it would reach the other's by a spine alone.
+func PromotionOrder(w *rr.World, d design.Design) []int {
+	working := w.Working(nil)
+	if !d.Hierarchical() || len(rr.GroupOf(working, rr.Spines)) > 0 || len(rr.GroupOf(working, d.Groups[1:]...)) == 0 {
+		return d.Order()
+	}
+	return slices.Concat([]int{rr.Spines}, d.Groups)
+}
+
+// Roles lists the nodes that shall become reflectors, and those that shall cease to be.
+func Roles(w *rr.World, chosen Choice) (joining, leaving []string) {
+	for _, r := range Reflectors(w, chosen) {
+		switch r.Role {
+		case rr.RoleJoining:
+			joining = append(joining, r.Node)
+		case rr.RoleLeaving:
+			leaving = append(leaving, r.Node)
+		case rr.RoleReflector:
+		}
+	}
+	return joining, leaving
+}
+
+// Groups describes the groups that there shall be.
+func Groups(w *rr.World, reflectors []rr.Reflector, d design.Design) []rr.Group {
+	load := w.Roster().Loads(w)
+	order := slices.Clone(d.Groups)
+	if d.Hierarchical() {
+		order = append(order, rr.Spines)
+	}
+	var out []rr.Group
+	for _, g := range order {
+		group := rr.Group{Name: design.Title(w, d, g), ClusterID: d.IDs[g], Clients: load[g], Reflectors: []string{}}
+		for _, r := range reflectors {
+			if r.Group == group.Name && r.Role != rr.RoleLeaving {
+				group.Reflectors = append(group.Reflectors, r.Node)
+			}
+		}
+		out = append(out, group)
+	}
+	return out
+}
+
+// Hash names what shall be.
+func Hash(w *rr.World, chosen Choice) string {
+	h := sha256.New()
+	fmt.Fprintln(h, w.Topology.UID, w.Exiting(), chosen.Names(), w.Topology.Spec.ClusterID, w.Topology.Spec.Mesh)
+	if chosen.Design.Hierarchical() {
+		for _, name := range chosen.Names() {
+			fmt.Fprintln(h, name, chosen.Groups[name], chosen.Design.IDs[chosen.Groups[name]])
+		}
+	}
+	for _, p := range rr.WantedPeers(w.Topology) {
+		fmt.Fprintln(h, p.Name, p.PeerSpec)
+	}
+	if a := w.Topology.Spec.Adopt; a != nil {
+		fmt.Fprintln(h, "adopt", rr.CalicoSelector(a.Nodes), a.BGPPeers)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package design
+
+import (
+	"slices"
+
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// PeersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is
+// one, or is to be one. Groups that are to go keep theirs while they have reflectors, and the open group stays open: it
+// changes by a step of its own.
+func PeersFor(w *rr.World, d Design) []rr.Peer {
+	groups, deep := slices.Clone(d.Groups), d.Hierarchical()
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !n.Marked(&w.Topology) {
+			continue
+		}
+		g := n.Group()
+		deep = deep || g != rr.FirstGroup
+		if g >= rr.FirstGroup && !slices.Contains(groups, g) {
+			groups = append(groups, g)
+		}
+	}
+	if !deep {
+		return rr.WantedPeers(w.Topology)
+	}
+	slices.Sort(groups)
+	open := w.Roster().Open
+	if !slices.Contains(groups, open) {
+		open = rr.FirstGroup
+	}
+	return rr.HierarchyPeers(w.Topology, groups, open)
+}
+
+// FinalPeers are the BGPPeers that there shall be in the end.
+func FinalPeers(w *rr.World, d Design) []rr.Peer {
+	if !d.Hierarchical() {
+		return rr.WantedPeers(w.Topology)
+	}
+	open := w.Roster().Open
+	if !slices.Contains(d.Groups, open) {
+		open = rr.FirstGroup
+	}
+	return rr.HierarchyPeers(w.Topology, d.Groups, open)
+}
+
+// ChangedPeers are steps for the BGPPeers that are missing, and after them for those that are not as they should be:
+// what one of these selects no more must have its sessions by another.
+func ChangedPeers(w *rr.World, d Design) []rr.Step {
+	var missing, changed []rr.Step
+	for _, want := range PeersFor(w, d) {
+		have, exists := w.Peer(want.Name)
+		step := rr.Step{
+			Kind:            rr.EnsurePeer,
+			Object:          "BGPPeer/" + want.Name,
+			Peer:            want,
+			UID:             have.UID,
+			ResourceVersion: have.ResourceVersion,
+		}
+		switch {
+		case !exists:
+			step.Reason = "there is no such BGPPeer"
+			missing = append(missing, step)
+		case !have.Plain() || have.PeerSpec != want.PeerSpec:
+			step.Reason = "it is not as the topology wants it"
+			changed = append(changed, step)
+		}
+	}
+	return append(missing, changed...)
+}
+
+// ResetsSessions reports whether one of the steps changes options of sessions that there are.
+func ResetsSessions(w *rr.World, peers []rr.Step) bool {
+	return slices.ContainsFunc(w.Nodes, func(n rr.Node) bool { return n.IsReflectorOf(&w.Topology) }) &&
+		slices.ContainsFunc(peers, func(s rr.Step) bool {
+			have, exists := w.Peer(s.Peer.Name)
+			return exists && !have.SameSessions(s.Peer.PeerSpec)
+		})
+}

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"slices"
+
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+)
+
+// movedTo lists the working reflectors of all groups that clients move to.
+func movedTo(w *rr.World) []rr.Node {
+	var groups []int
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.IsClient(&w.Topology) {
+			if _, to := n.Membership(); to != rr.Nowhere && !slices.Contains(groups, to) {
+				groups = append(groups, to)
+			}
+		}
+	}
+	return rr.GroupOf(w.Working(nil), groups...)
+}
+
+// concerned lists the working reflectors that a demotion concerns: those that the leaving one is linked with, and those
+// of the group that it will be a client of. In a flat topology that is all.
+func concerned(w *rr.World, step rr.Step, reflectors []rr.Reflector) []rr.Node {
+	stay := w.Working(rr.InRole(reflectors, rr.RoleLeaving))
+	leaving, exists := w.Node(step.Node)
+	if !exists {
+		return stay
+	}
+	open := w.Roster().Open
+	return slices.DeleteFunc(stay, func(n rr.Node) bool { return !n.Linked(&leaving) && n.Group() != open })
+}

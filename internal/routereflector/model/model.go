@@ -1,0 +1,319 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
+)
+
+// MaxPathsFactor bounds the paths of a prefix: a flat state with more than so many times the reflectors is refused, as
+// no flat topology has it.
+const MaxPathsFactor = 4
+
+// State is what the steps change.
+type State struct {
+	Nodes []rr.Node
+	Peers []rr.Peer
+	Mesh  bool
+	known known
+}
+
+// StateOf is what steps change of a World.
+func StateOf(w rr.World) State {
+	return State{Nodes: w.Nodes, Peers: w.Peers, Mesh: w.Mesh.On}
+}
+
+// After is the state once a step has been carried out. The state itself stays.
+func (s State) After(step rr.Step, t v1alpha1.RouteReflectorTopology) State {
+	switch step.Kind {
+	case rr.MeshOn, rr.MeshOff:
+		s.Mesh = step.Kind == rr.MeshOn
+	case rr.EnsurePeer, rr.RemovePeer, rr.RetirePeer:
+		s.Peers = slices.DeleteFunc(slices.Clone(s.Peers), func(p rr.Peer) bool { return p.Name == step.Peer.Name })
+		s.known = s.known.without(step.Peer.Name)
+		if step.Kind == rr.EnsurePeer {
+			s.Peers = append(s.Peers, step.Peer)
+		}
+	case rr.Promote, rr.Adopt, rr.Demote, rr.Assign, rr.Join, rr.Leave, rr.Release:
+		s.Nodes = slices.Clone(s.Nodes)
+		at := slices.IndexFunc(s.Nodes, func(n rr.Node) bool { return n.Name == step.Node })
+		if at < 0 {
+			return s
+		}
+		n := &s.Nodes[at]
+		n.Labels = maps.Clone(n.Labels)
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		for key, value := range step.NodeLabels {
+			if value == nil {
+				delete(n.Labels, key)
+				continue
+			}
+			n.Labels[key] = *value
+		}
+		switch step.Kind {
+		case rr.Promote, rr.Adopt:
+			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, cmp.Or(step.ClusterID, t.Spec.ClusterID)
+			n.Written, n.ForeignMark = &rr.Mark{Group: n.LabeledGroup(), ClusterID: n.ClusterID}, false
+		case rr.Demote:
+			delete(n.Labels, v1alpha1.ReflectorLabel)
+			n.ClusterID, n.Written = "", nil
+		default: // no other step changes a role
+		}
+		s.known = s.known.with(s.Nodes, at, s.Peers)
+	}
+	return s
+}
+
+// In is the World in another state.
+func In(w rr.World, s State) rr.World {
+	w.Nodes, w.Peers, w.Mesh.On = s.Nodes, s.Peers, s.Mesh
+	return w
+}
+
+// Judged is a state with what the model says of it.
+type Judged struct {
+	State
+	// Networks and verdicts are one for each family.
+	Networks []*reachability.Network
+	Verdicts []reachability.Verdict
+	Checks   rr.Checks
+}
+
+// paths are the greatest numbers of paths that a node of the cluster's AS, and one of another, has to one prefix.
+func (j Judged) paths() (own, foreign int) {
+	for _, v := range j.Verdicts {
+		own, foreign = max(own, v.MaxPaths), max(foreign, v.ForeignPaths)
+	}
+	return own, foreign
+}
+
+// Judge asks the model about a state in which everything has settled. known are states of the same nodes that it has
+// been asked about.
+func Judge(w *rr.World, s State, known ...Judged) Judged {
+	j := Judged{State: s.remembering()}
+	for i, f := range rr.AddressFamilies() {
+		if f.Speaks(s.Nodes) {
+			j.Networks = append(j.Networks, f.NetworkOf(s.Nodes, s.Peers, s.Mesh, j.ends(i)))
+		}
+	}
+	j.Checks, j.Verdicts = Verdicts(w, j.State, j.Networks, "", known...)
+	return j
+}
+
+// Verdicts looks at networks, one for each family, and returns what was said of each as well. exempt names a node whose
+// own traffic does not count, "" for none. What is known of a network is not asked again: most steps change it for few
+// nodes or none, no step changes who is up, and to follow all routes is most of the work of a plan.
+func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt string,
+	known ...Judged) (rr.Checks, []reachability.Verdict) {
+	out := rr.Checks{MinSessionsPerClient: -1}
+	var verdicts []reachability.Verdict
+	for i, f := range rr.SpokenFamilies(s.Nodes) {
+		at := -1
+		if exempt == "" {
+			at = slices.IndexFunc(known, func(k Judged) bool { return networks[i].Same(k.Networks[i]) })
+		}
+		var v reachability.Verdict
+		if at >= 0 {
+			v = known[at].Verdicts[i]
+		} else {
+			v = networks[i].Judge(func(at int32) bool { return !f.Up(&s.Nodes[at]) || s.Nodes[at].Name == exempt })
+		}
+		verdicts = append(verdicts, v)
+		out.UnreachablePairs += v.UnreachablePairs
+		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths, v.ForeignPaths)
+		out.Examples = append(out.Examples, v.Examples...)
+		if least := leastSessions(w, f, s, networks[i], exempt); least >= 0 &&
+			(out.MinSessionsPerClient < 0 || least < out.MinSessionsPerClient) {
+			out.MinSessionsPerClient = least
+		}
+	}
+	out.MinSessionsPerClient = max(out.MinSessionsPerClient, 0)
+	return out, verdicts
+}
+
+// leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without
+// clients.
+func leastSessions(w *rr.World, f rr.AddressFamily, s State, n *reachability.Network, exempt string) int {
+	var reflectors []int32
+	serves := make([]bool, len(s.Nodes))
+	for i := range s.Nodes {
+		if node := &s.Nodes[i]; node.IsReflectorOf(&w.Topology) && f.Up(node) {
+			reflectors, serves[i] = append(reflectors, int32(i)), true
+		}
+	}
+	at, least := In(*w, s), -1
+	clients := at.Roster()
+	for i := range s.Nodes {
+		node := &s.Nodes[i]
+		if node.Name == exempt || !f.Up(node) || !node.IsClient(&w.Topology) {
+			continue
+		}
+		count := n.SessionsWith(int32(i), serves)
+		if count == 0 && partedFromAll(n, int32(i), slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
+			return s.Nodes[r].Name == exempt || !clients.Has(node, s.Nodes[r].Group())
+		})) {
+			continue // no step gives it any, and it must not make the others' of no account
+		}
+		if least < 0 || count < least {
+			least = count
+		}
+	}
+	return least
+}
+
+// partedFromAll reports that a client has reflectors, and no session comes up with any. The reflector that a step makes
+// has none yet, and is not among them.
+func partedFromAll(n *reachability.Network, client int32, reflectors []int32) bool {
+	return len(reflectors) > 0 && !slices.ContainsFunc(reflectors, func(r int32) bool { return !n.Parted(client, r) })
+}
+
+// Transit says what the model sees between a step and the moment at which new sessions are up: only what is there
+// before and after, and is the same session, carries routes.
+func Transit(w *rr.World, before, after Judged, step rr.Step) rr.Checks {
+	networks := make([]*reachability.Network, len(before.Networks))
+	reset := resetByStep(w, before.State, step)
+	for i := range networks {
+		networks[i] = before.Networks[i].Surviving(after.Networks[i], reset)
+	}
+	checks, _ := Verdicts(w, after.State, networks, step.Exempt(), before, after)
+	return checks
+}
+
+// resetByStep returns which sessions restart because a step changes their options: those of a BGPPeer whose options
+// change.
+func resetByStep(w *rr.World, before State, step rr.Step) func(a, b int32) bool {
+	if step.Kind != rr.EnsurePeer {
+		return nil
+	}
+	at := slices.IndexFunc(before.Peers, func(p rr.Peer) bool { return p.Name == step.Peer.Name })
+	if at < 0 || before.Peers[at].SameSessions(step.Peer.PeerSpec) {
+		return nil
+	}
+	reflector := func(i int32) bool { return before.Nodes[i].IsReflectorOf(&w.Topology) }
+	return func(a, b int32) bool { return reflector(a) || reflector(b) }
+}
+
+// Breaks says in a sentence what a step would break, "" if nothing. What is broken already does not count: a step must
+// make nothing worse.
+func Breaks(w *rr.World, before, after Judged, step rr.Step, wanted int) string {
+	others := before.Checks
+	if step.Exempt() != "" {
+		others, _ = Verdicts(w, before.State, before.Networks, step.Exempt())
+	}
+	parted := 0
+	if step.Kind == rr.MeshOff && w.Topology.Status.Emergency != nil {
+		parted = partedBefore(w, before.State)
+	}
+	for _, moment := range []struct {
+		when    string
+		was, is rr.Checks
+	}{{"for a moment", others, Transit(w, before, after, step)}, {"for good", before.Checks, after.Checks}} {
+		if more := moment.is.UnreachablePairs - max(moment.was.UnreachablePairs, parted); more > 0 {
+			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s%s", more, moment.when,
+				example(moment.is.Examples), w.BecauseOfASNumbers(moment.is.Examples))
+		}
+		// Where the last client has become a reflector there is nobody to have sessions.
+		least := min(wanted-1, moment.was.MinSessionsPerClient)
+		if !after.Mesh && LiveClients(w, after.State, step.Exempt()) && moment.is.MinSessionsPerClient < least {
+			return fmt.Sprintf("it would leave clients with %d sessions %s, and the minimum is %d%s",
+				moment.is.MinSessionsPerClient, moment.when, least, w.BecauseOfASNumbers(nil))
+		}
+	}
+	// A reflector passes on to another AS whatever it has, and it has each route from every other reflector as well: as
+	// many times more paths as there are reflectors, and no more, since who is of that AS passes nothing on.
+	limit := pathLimit(w, after.State, wanted)
+	own, foreign := before.paths()
+	ownThen, foreignThen := after.paths()
+	for _, p := range []struct{ was, is, most int }{{own, ownThen, limit}, {foreign, foreignThen, limit * wanted}} {
+		if most := mostPaths(w, step, p.was, p.most); p.is > most {
+			return fmt.Sprintf("nodes would have up to %d paths to one prefix, where %d are the most", p.is, most)
+		}
+	}
+	return ""
+}
+
+// partedBefore counts the pairs of nodes that had no path before an emergency, and have one by the mesh that is on
+// since: the best reflector that there can be, which has a session with every client and every reflector, would give
+// them none, and neither would those of somebody else's that are dead now, as if they had lived: they may have died in
+// the emergency. A node that came later does not count: it has lost nothing to the emergency.
+func partedBefore(w *rr.World, s State) int {
+	id, now := w.Topology.Spec.ClusterID, s.Nodes
+	s.Nodes = append(slices.Clone(s.Nodes), rr.Node{
+		Labels:    map[string]string{v1alpha1.ReflectorLabel: w.Topology.Name},
+		ClusterID: id,
+		Written:   &rr.Mark{Group: rr.FirstGroup, ClusterID: id},
+		Ready:     corev1.ConditionTrue,
+		IPv4:      netip.AddrFrom4([4]byte{192, 0, 2, 1}),
+		IPv6:      netip.MustParseAddr("2001:db8::1"), // of ranges for documentation, which no node has
+	})
+	for i := range now {
+		if n := &s.Nodes[i]; n.ForeignReflector(&w.Topology) && w.ServesOthers(n) {
+			n.Ready = corev1.ConditionTrue
+		}
+	}
+	best, count := len(now), 0
+	for _, f := range rr.SpokenFamilies(w.Nodes) {
+		count += f.Network(s.Nodes, s.Peers, false).Judge(func(at int32) bool {
+			return int(at) == best || !f.Up(&now[at]) || now[at].Created.After(w.Topology.Status.Emergency.Since.Time)
+		}).UnreachablePairs
+	}
+	return count
+}
+
+// LiveClients reports whether there is a live client but for one.
+func LiveClients(w *rr.World, s State, but string) bool {
+	return slices.ContainsFunc(s.Nodes, func(n rr.Node) bool {
+		return n.Name != but && n.Ready == corev1.ConditionTrue && n.IsClient(&w.Topology)
+	})
+}
+
+// pathLimit is the greatest number of paths that a step may lead to. In a hierarchy a path leads from one of the
+// origin's reflectors by a spine to one of the receiver's; both may be on the way from a group to another, and a
+// reflector more may be in each group and among the spines while one is replaced. What a spine itself announces comes
+// to the others by every group, so that there are as many paths to it as there are groups.
+func pathLimit(w *rr.World, s State, wanted int) int {
+	groups := map[int]bool{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Marked(&w.Topology) {
+			groups[n.Group()] = true
+		}
+	}
+	if len(groups) == 0 || len(groups) == 1 && groups[rr.FirstGroup] {
+		return MaxPathsFactor * wanted
+	}
+	each := 2 * (wanted + 1)
+	return each * (rr.SpineCount*each + rr.SpineCount + len(groups)*each)
+}
+
+func example(pairs []reachability.Pair) string {
+	if len(pairs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", such as %s to %s", pairs[0].From, pairs[0].To)
+}
+
+// mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over,
+// the first of them gets a session with every client before the number falls with each ID that goes, so that for as
+// long it may be twice as many; uncounted ones are too many. most is what a state like the one after the step may
+// bring.
+func mostPaths(w *rr.World, step rr.Step, before, most int) int {
+	limit := max(most, before)
+	n, _ := w.Node(step.Node)
+	if (step.Kind == rr.Adopt || step.Kind == rr.Promote) && n.AdoptedBy(&w.Topology) {
+		return min(max(limit, 2*before), reachability.MaxPaths-1)
+	}
+	return limit
+}

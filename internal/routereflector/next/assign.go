@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package next
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/design"
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+)
+
+// MaxJoining is how many clients are on the move at a time, and have sessions with two groups.
+const MaxJoining = 32
+
+// clientSteps are the writes to clients that come next, by what must have been done before.
+type clientSteps struct {
+	// labels writes down in which group clients are that have no label yet, and puts those into a group that have no
+	// session with any reflector.
+	labels []rr.Step
+	// moves are parts of moves.
+	moves []rr.Step
+}
+
+// assignment divides clients among the groups of a design.
+type assignment struct {
+	w *rr.World
+	d design.Design
+	rr.Roster
+	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to
+	// have by what is decided so far, cap is how many it may have.
+	live map[int]bool
+	load map[int]int
+	cap  int
+	// joining counts the clients on the move, by the group that they move to; total is all of them.
+	joining map[int]int
+	total   int
+	// members are the clients: those without a label first, so that it is newcomers that move where a group is full.
+	members []*rr.Node
+}
+
+// clientWrites lists the writes to clients that come next. A client that comes, goes or changes moves nobody else:
+// clients move only out of a group that is to go, out of one with more than the limit of clients, and into a group that
+// is new.
+func clientWrites(w *rr.World, d design.Design) clientSteps {
+	r := w.Roster()
+	if r.Flat && !d.Hierarchical() {
+		return clientSteps{}
+	}
+	a := newAssignment(w, d, r)
+	var out clientSteps
+	var joins, leaves []rr.Step
+	for _, n := range a.members {
+		switch in, joins2 := a.where(n); {
+		case joins2 != rr.Nowhere:
+			leaves = append(leaves, a.leave(n, in, joins2)...)
+		case in == rr.Nowhere:
+			// Without a label it waits for the reflectors of the open group.
+			if to := a.lightest(); a.live[to] && !n.Unlabeled() {
+				out.labels = append(out.labels, a.assign(n, to, "its group has no reflectors"))
+			}
+		case a.mustGo(n, in):
+			if to := a.lightest(); a.total < MaxJoining && to != in && a.live[to] {
+				joins = append(joins, a.join(n, in))
+			}
+		case n.Unlabeled() && len(d.Groups) > 1: // labels that would go again at once are not written
+			out.labels = append(out.labels, a.adopt(n, in))
+		}
+	}
+	more := len(joins) > 0
+	if !more {
+		joins = a.fill()
+		more = len(joins) > 0
+	}
+	out.moves = moves(w, leaves, joins, more)
+	return out
+}
+
+// moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a
+// new process sees that a new group is not filled yet.
+func moves(w *rr.World, leaves, joins []rr.Step, more bool) []rr.Step {
+	var ready, waiting []rr.Step
+	for _, s := range leaves {
+		if s.Kind != rr.Leave || LeaveWaits(w, s) == "" {
+			ready = append(ready, s)
+		} else {
+			waiting = append(waiting, s)
+		}
+	}
+	if more && len(waiting) == 0 && len(ready) > 0 {
+		ready = ready[:len(ready)-1]
+	}
+	if len(ready)+len(joins) > 0 {
+		return slices.Concat(ready, joins)
+	}
+	return waiting
+}
+
+func newAssignment(w *rr.World, d design.Design, r rr.Roster) *assignment {
+	a := &assignment{w: w, d: d, Roster: r, live: map[int]bool{}, load: map[int]int{}, joining: map[int]int{}}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		switch {
+		case n.IsReflectorOf(&w.Topology):
+			a.live[n.Group()] = a.live[n.Group()] || n.Speaks() && health.WhyLost(w, n) == ""
+		case n.IsClient(&w.Topology):
+			a.members = append(a.members, n)
+		}
+	}
+	a.sortMembers()
+	for _, n := range a.members {
+		in, joins := a.where(n)
+		switch {
+		case joins != rr.Nowhere:
+			a.load[joins]++
+			a.joining[joins]++
+			a.total++
+		case in != rr.Nowhere:
+			a.load[in]++
+		}
+	}
+	a.cap = GroupCap(w, len(a.members), len(d.Groups))
+	return a
+}
+
+// sortMembers puts those without a label first, and then in an order that follows from names alone.
+func (a *assignment) sortMembers() {
+	places := make(map[*rr.Node]uint64, len(a.members)) // each is a hash, which takes longer than all else here
+	for _, n := range a.members {
+		places[n] = rr.Rendezvous(a.w.Topology.Name, n.Name)
+	}
+	slices.SortFunc(a.members, func(x, y *rr.Node) int {
+		return cmp.Or(cmp.Compare(rr.Count(y.Unlabeled()), rr.Count(x.Unlabeled())),
+			cmp.Compare(places[x], places[y]), strings.Compare(x.Name, y.Name))
+	})
+}
+
+// GroupCap is how many clients a group may have: a quarter more than its share, and no more than the limit if that is
+// enough for all.
+func GroupCap(w *rr.World, clients, groups int) int {
+	bound := rr.CeilDiv(clients*5, groups*4)
+	if limit := int(w.Topology.Spec.Sizing.MaxClientsPerReflector); limit > 0 {
+		bound = min(bound, limit)
+	}
+	return max(bound, rr.CeilDiv(clients, groups))
+}
+
+// where is the group that a client is in, and the one that it moves to if that is still wanted. A group that is neither
+// wanted nor has a reflector is nowhere, and so is the open group without a reflector.
+func (a *assignment) where(n *rr.Node) (in, joins int) {
+	in, joins = n.Membership()
+	wanted := func(g int) bool { return slices.Contains(a.d.Groups, g) }
+	if joins != rr.Nowhere && (!wanted(joins) || joins == in) {
+		joins = rr.Nowhere
+	}
+	switch {
+	case n.Unlabeled():
+		if in = rr.Nowhere; a.live[a.Open] {
+			in = a.Open
+		}
+	case !wanted(in) && !a.live[in]:
+		in = rr.Nowhere
+	}
+	return in, joins
+}
+
+// lightest is the wanted group with the fewest clients, of those that have a reflector.
+func (a *assignment) lightest() int {
+	return slices.MinFunc(a.d.Groups, func(x, y int) int {
+		return cmp.Or(cmp.Compare(rr.Count(!a.live[x]), rr.Count(!a.live[y])), cmp.Compare(a.load[x], a.load[y]),
+			cmp.Compare(x, y))
+	})
+}
+
+// mustGo reports that a client must leave the group that it is in: the group is to go, or has more clients than the
+// limit. Of a group that takes clients without a label those go first that have none yet, as soon as the group has its
+// share.
+func (a *assignment) mustGo(n *rr.Node, in int) bool {
+	if !slices.Contains(a.d.Groups, in) {
+		return true
+	}
+	limit := int(a.w.Topology.Spec.Sizing.MaxClientsPerReflector)
+	if n.Unlabeled() {
+		limit = a.cap
+	}
+	return a.load[in] > max(limit, a.cap) && a.load[a.lightest()] < min(a.cap, a.load[in]-1)
+}
+
+// fill lists the joins that bring a new group its share: one that has no clients, or that clients are on the move to.
+// Groups with more than their cap give them, and no more than that.
+func (a *assignment) fill() []rr.Step {
+	var out []rr.Step
+	to := a.lightest()
+	if a.load[to] > 0 && a.joining[to] == 0 || !a.live[to] {
+		return nil
+	}
+	for _, n := range a.members {
+		in, joins := a.where(n)
+		if a.total >= MaxJoining || a.load[to] >= a.cap {
+			break
+		}
+		if joins == rr.Nowhere && in != rr.Nowhere && in != to && a.load[in] > a.cap {
+			out = append(out, a.join(n, in))
+		}
+	}
+	return out
+}
+
+// assign labels a client with a group, and with nothing else.
+func (a *assignment) assign(n *rr.Node, g int, why string) rr.Step {
+	a.load[g]++
+	step := NodeStep(a.w, rr.Assign, n.Name, fmt.Sprintf("%s; group %s takes it", why, rr.GroupName(g)))
+	step.NodeLabels = n.Without(v1alpha1.JoinsLabel)
+	step.NodeLabels[v1alpha1.ClientLabel] = new(rr.GroupName(g))
+	return step
+}
+
+// adopt labels a client with the group that it has sessions with already.
+func (a *assignment) adopt(n *rr.Node, in int) rr.Step {
+	a.load[in]--
+	return a.assign(n, in, "its sessions are Established already")
+}
+
+// join gives a client sessions with the lightest group alongside those that it has.
+func (a *assignment) join(n *rr.Node, in int) rr.Step {
+	return a.joinTo(n, in, a.lightest())
+}
+
+// joinTo gives a client sessions with a second group.
+func (a *assignment) joinTo(n *rr.Node, in, to int) rr.Step {
+	a.load[in]--
+	a.load[to]++
+	a.joining[to]++
+	a.total++
+	why := fmt.Sprintf("it moves from group %s to group %s, and has sessions with both", rr.GroupName(in), rr.GroupName(to))
+	step := NodeStep(a.w, rr.Join, n.Name, why)
+	step.NodeLabels = map[string]*string{
+		v1alpha1.ClientLabel: new(rr.GroupName(in)),
+		v1alpha1.JoinsLabel:  new(rr.GroupName(to)),
+	}
+	return step
+}
+
+// leave ends the move of a client.
+func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
+	if !a.live[joins] && in != rr.Nowhere {
+		return nil // its reflectors are to come
+	}
+	from, to := rr.GroupName(in), rr.GroupName(joins)
+	why := fmt.Sprintf("its sessions with group %s are Established, and it no longer needs those with group %s", to, from)
+	step := NodeStep(a.w, rr.Leave, n.Name, why)
+	if in == rr.Nowhere {
+		step = NodeStep(a.w, rr.Assign, n.Name, fmt.Sprintf("the group that it moved from is gone; group %s has it", to))
+	}
+	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new(to), v1alpha1.JoinsLabel: nil}
+	return []rr.Step{step}
+}
+
+// reopened is the step by which clients without a label come to another group, if the open one is to go, or has its
+// share. By then every client that there is has a label, so that no session is reset.
+func reopened(w *rr.World, d design.Design) []rr.Step {
+	r := w.Roster()
+	if r.Flat || w.FirstNode(func(n *rr.Node) bool { return n.IsClient(&w.Topology) && n.Unlabeled() }) != "" {
+		return nil
+	}
+	a := newAssignment(w, d, r)
+	to := a.lightest()
+	full := a.load[r.Open] >= a.cap && a.load[to] < a.load[r.Open]
+	if slices.Contains(d.Groups, r.Open) && !full || !a.live[to] {
+		return nil
+	}
+	return a.reopen(to, fmt.Sprintf("group %s has its share", rr.GroupName(r.Open)))
+}
+
+// forsaken is the step by which clients without a label come to another group, if no reflector of the open one lives
+// and none can be made now. They have no sessions that it could reset. A reflector that is demoted becomes such a
+// client, so it comes before demotions.
+func forsaken(w *rr.World, d design.Design) []rr.Step {
+	r := w.Roster()
+	if r.Flat {
+		return nil
+	}
+	a := newAssignment(w, d, r)
+	to := a.lightest()
+	if a.live[r.Open] || !a.live[to] {
+		return nil
+	}
+	return a.reopen(to, fmt.Sprintf("group %s has no reflector", rr.GroupName(r.Open)))
+}
+
+// reopen lets clients without a label come to a group.
+func (a *assignment) reopen(to int, why string) []rr.Step {
+	if to == a.Open {
+		return nil
+	}
+	t := &a.w.Topology
+	want := rr.NewcomersPeer(t, to)
+	have, _ := a.w.Peer(want.Name)
+	return []rr.Step{
+		{
+			Kind:            rr.EnsurePeer,
+			Object:          "BGPPeer/" + want.Name,
+			Peer:            want,
+			UID:             have.UID,
+			ResourceVersion: have.ResourceVersion,
+			Reason:          fmt.Sprintf("%s; new clients come to group %s", why, rr.GroupName(to)),
+		},
+	}
+}
+
+// released are steps that take labels away that nothing reads any more: those of all clients of a topology that is
+// flat, or ends, and of nodes that no topology has as clients.
+func released(w *rr.World, d design.Design) []rr.Step {
+	var out []rr.Step
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !n.HasAny(v1alpha1.ClientLabel, v1alpha1.JoinsLabel) || d.Hierarchical() && n.IsClient(&w.Topology) ||
+			w.IsOthers(n) {
+			continue
+		}
+		step := NodeStep(w, rr.Release, n.Name, "no group of reflectors has it as a client")
+		step.NodeLabels = n.Without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+		out = append(out, step)
+	}
+	slices.SortFunc(out, func(a, b rr.Step) int { return strings.Compare(a.Node, b.Node) })
+	return out
+}

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/model"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
+)
+
+// limited is a cluster of which no reflector shall have more than so many clients.
+func limited(nodes, zones, limit int) rr.World {
+	w := cluster(nodes, zones)
+	w.Topology.Spec.Sizing.MaxClientsPerReflector = int32(limit)
+	return w
+}
+
+// ids are the cluster IDs of the reflectors, by group.
+func idsOf(w rr.World) map[string]string {
+	out := map[string]string{}
+	for i := range w.Nodes {
+		if n := &w.Nodes[i]; n.Marked(&w.Topology) {
+			out[rr.GroupName(n.Group())] = n.ClusterID
+		}
+	}
+	return out
+}
+
+// clientsOf counts the clients by group.
+func clientsOf(w rr.World) map[string]int {
+	out := map[string]int{}
+	for g, count := range w.Roster().Loads(&w) {
+		out[rr.GroupName(g)] = count
+	}
+	return out
+}
+
+// travel carries out all that is to be done, with the checks of every write, and returns the world at its end.
+func travel(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, w rr.World, look func(before, after rr.World, p rr.Plan),
+) (rr.World, []rr.Step) {
+	t.Helper()
+	var done []rr.Step
+	for range 2000 {
+		var p rr.Plan
+		w, p = planned(w)
+		if len(p.Refusals) > 0 {
+			t.Fatalf("after %d steps: %+v\n%v", len(done), p.Refusals, kinds(done))
+		}
+		if len(p.Steps) == 0 {
+			if p.Waiting != "" {
+				t.Fatalf("in the end it waits for %s", p.Waiting)
+			}
+			return w, done
+		}
+		if outlasts(&w) {
+			continue
+		}
+		if p.Waiting != "" {
+			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
+		}
+		after := After(w, p.Steps[0])
+		if look != nil {
+			look(w, after, p)
+		}
+		done = append(done, p.Steps[0])
+		w = after
+	}
+	t.Fatalf("no end after %d steps: %v", len(done), kinds(done[len(done)-20:]))
+	return w, done
+}
+
+// guarded checks a write: nobody but a node that changes its role loses a path, clients keep their sessions, reflectors of different groups have none, and
+// no ID changes while its node is a reflector.
+func guarded(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, least int,
+) func(before, after rr.World, p rr.Plan) {
+	return func(before, after rr.World, p rr.Plan) {
+		t.Helper()
+		step := p.Steps[0]
+		b := model.Judge(&before, model.StateOf(before))
+		a := model.Judge(&after, model.StateOf(after), b)
+		others := verdict(&before, b.State, b.Networks, step.Exempt(), b)
+		for when, is := range map[string]rr.Checks{"for a moment": model.Transit(&before, b, a, step), "for good": verdict(&after, a.State, a.Networks, step.Exempt(), a)} {
+			if is.UnreachablePairs > others.UnreachablePairs {
+				t.Fatalf("%s: %d pairs lose their path %s: %v", step, is.UnreachablePairs-others.UnreachablePairs, when, is.Examples)
+			}
+			if !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && is.MinSessionsPerClient < min(least, others.MinSessionsPerClient) {
+				t.Fatalf("%s: a client has %d sessions %s", step, is.MinSessionsPerClient, when)
+			}
+		}
+		tree(after, t, a.Networks, step)
+		for i := range before.Nodes {
+			n := &before.Nodes[i]
+			if m, _ := after.Node(n.Name); n.ClusterID != "" && m.ClusterID != "" && n.ClusterID != m.ClusterID {
+				t.Fatalf("%s: %s changes its cluster ID from %s to %s", step, n.Name, n.ClusterID, m.ClusterID)
+			}
+		}
+	}
+}
+
+// tree checks that reflectors of different groups have no session, and that those of a group have one ID, which no other group has.
+func tree(w rr.World, t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, networks []*reachability.Network, step rr.Step,
+) {
+	t.Helper()
+	of := map[string]int{}
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !n.Marked(&w.Topology) {
+			continue
+		}
+		if g, has := of[n.ClusterID]; has && g != n.Group() {
+			t.Fatalf("%s: groups %d and %d have the ID %s", step, g, n.Group(), n.ClusterID)
+		}
+		of[n.ClusterID] = n.Group()
+		for j := range w.Nodes {
+			m := &w.Nodes[j]
+			for _, network := range networks {
+				if m.Marked(&w.Topology) && n.Group() > rr.Spines && m.Group() > rr.Spines && n.Group() != m.Group() && network.HasSession(int32(i), int32(j)) {
+					t.Fatalf("%s: %s and %s of different groups have a session", step, n.Name, m.Name)
+				}
+			}
+		}
+	}
+}
+
+// From flat to a hierarchy and back: the IDs that there are stay, and in the end everything is as it was, labels included.
+func TestFlatToHierarchicalAndBack(t *testing.T) {
+	t.Parallel()
+	flat, _ := travel(t, limited(30, 3, 40), guarded(t, 1))
+	if ids := idsOf(flat); len(ids) != 1 || ids["1"] != "244.0.0.1" {
+		t.Fatalf("%v", ids)
+	}
+	deep := flat
+	deep.Topology.Spec.Sizing.MaxClientsPerReflector = 15
+	deep, done := travel(t, deep, guarded(t, 1))
+	if diff := cmp.Diff(map[string]string{"1": "244.0.0.1", "2": "244.0.0.3", "spine": "244.0.0.2"}, idsOf(deep)); diff != "" {
+		t.Error(diff)
+	}
+	p := MakePlan(deep)
+	if p.Mode != v1alpha1.ModeHierarchical || len(p.Peers) != 7 || len(deep.Peers) != 7 || p.Checks.MaxPathsPerPrefix != 8 || p.Checks.UnreachablePairs != 0 {
+		t.Errorf("%s, %d BGPPeers, %+v", p.Mode, len(deep.Peers), p.Checks)
+	}
+	for g, count := range clientsOf(deep) {
+		if count > 15 {
+			t.Errorf("group %s has %d clients: %v", g, count, clientsOf(deep))
+		}
+	}
+	t.Logf("flat to hierarchical: %d writes, clients %v", len(done), clientsOf(deep))
+	deep.Topology.Spec.Mode = v1alpha1.ModeFlat
+	again, done := travel(t, deep, guarded(t, 1))
+	t.Logf("and back: %d writes", len(done))
+	if ids := idsOf(again); len(ids) != 1 || ids["1"] != "244.0.0.1" {
+		t.Errorf("%v", ids)
+	}
+	if diff := cmp.Diff(peerNames(flat), peerNames(again)); diff != "" {
+		t.Error(diff)
+	}
+	for i := range again.Nodes {
+		for _, key := range []string{v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel} {
+			if value, has := again.Nodes[i].Labels[key]; has {
+				t.Errorf("%s still has %s=%s", again.Nodes[i].Name, key, value)
+			}
+		}
+	}
+}
+
+func peerNames(w rr.World) map[string]rr.PeerSpec {
+	out := map[string]rr.PeerSpec{}
+	for _, p := range w.Peers {
+		out[p.Name] = p.PeerSpec
+	}
+	return out
+}
+
+// A hierarchy is made on a running mesh as well, and ends in one.
+func TestHierarchyOnARunningMesh(t *testing.T) {
+	t.Parallel()
+	w := limited(40, 3, 12)
+	w, done := travel(t, w, guarded(t, 1))
+	if last := done[len(done)-1]; last.Kind != rr.MeshOff {
+		t.Errorf("the last step is %s", last)
+	}
+	if of := clientsOf(w); len(of) != 3 || max(of["1"], of["2"], of["3"]) > 12 || of["1"]+of["2"]+of["3"] != 32 {
+		t.Errorf("%v", of)
+	}
+	now := metav1.NewTime(w.Now)
+	w.Topology.DeletionTimestamp = &now
+	w, _ = travel(t, w, guarded(t, 1))
+	if len(w.Peers) != 0 || len(w.Marked()) != 0 || !w.Mesh.On {
+		t.Errorf("something is left: %v %v", peerNames(w), w.Marked())
+	}
+	for i := range w.Nodes {
+		if len(w.Nodes[i].Labels) != 3 || w.Nodes[i].ClusterID != "" {
+			t.Errorf("%s: %v %s", w.Nodes[i].Name, w.Nodes[i].Labels, w.Nodes[i].ClusterID)
+		}
+	}
+}
+
+// A node that is added costs one write, to its own labels; nobody else's change. Where a group has its share by then, one BGPPeer lets the next nodes
+// into another.
+func TestANewNodeInAHierarchy(t *testing.T) {
+	t.Parallel()
+	w, _ := travel(t, limited(40, 3, 40), nil)
+	w.Topology.Spec.Sizing.MaxClientsPerReflector = 20
+	w, _ = travel(t, w, nil)
+	reopened, added := 0, 5
+	for i := range added {
+		fresh := machine(1000+i, 3)
+		w.Nodes = append(slices.Clone(w.Nodes), fresh)
+		if c := MakePlan(settled(w)).Checks; c.UnreachablePairs != 0 || c.MinSessionsPerClient < 2 {
+			t.Fatalf("before any write the new node has no path: %+v", c)
+		}
+		var done []rr.Step
+		w, done = travel(t, w, guarded(t, 1))
+		for _, s := range done {
+			switch {
+			case s.Kind == rr.Assign && s.Node == fresh.Name:
+			case s.Kind == rr.EnsurePeer && s.Peer.Name == "main-clients":
+				reopened++
+			default:
+				t.Errorf("%s for a new node", s)
+			}
+		}
+	}
+	if reopened > 1 {
+		t.Errorf("%d BGPPeers were written for %d nodes", reopened, added)
+	}
+}

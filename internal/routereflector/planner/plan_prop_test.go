@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package planner
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/model"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
+)
+
+// compared leaves out what does not compare.
+func compared() cmp.Options {
+	return cmp.Options{cmpopts.EquateComparable(rr.PeerSpec{}), cmpopts.IgnoreFields(rr.Peer{}, "NodeMatcher", "PeerMatcher", "PeerIP"), cmpopts.EquateEmpty()}
+}
+
+// churn changes the cluster at random.
+func churn(t *rapid.T, w rr.World) rr.World {
+	w.Nodes = slices.Clone(w.Nodes)
+	for range rapid.IntRange(1, 4).Draw(t, "changes") {
+		switch at := rapid.IntRange(0, len(w.Nodes)-1).Draw(t, "node"); rapid.IntRange(0, 3).Draw(t, "change") {
+		case 0:
+			if len(w.Nodes) > 2 {
+				w.Nodes = slices.Delete(w.Nodes, at, at+1)
+			}
+		case 1:
+			fresh := machine(1000+rapid.IntRange(0, 1_000_000).Draw(t, "new"), 4)
+			if _, exists := w.Node(fresh.Name); !exists {
+				w.Nodes = append(w.Nodes, fresh)
+			}
+		case 2:
+			n := &w.Nodes[at]
+			n.Labels = maps.Clone(n.Labels)
+			trouble(t, n)
+		case 3:
+			w.Nodes[at].Workloads = rapid.IntRange(0, 2).Draw(t, "workloads")
+		}
+	}
+	return w
+}
+
+// safe: no pair without a change of role loses its path, for a moment or for good, and clients keep their sessions.
+func safe(t interface{ Fatalf(string, ...any) }) func(before, after rr.World, p rr.Plan) {
+	return func(before, after rr.World, p rr.Plan) {
+		step := p.Steps[0]
+		if honest := before.Honest(); len(honest.Nodes) < len(before.Nodes) { // as the plan does
+			before, after = honest, After(honest, step)
+		}
+		b, a := model.Judge(&before, model.StateOf(before)), model.Judge(&after, model.StateOf(after))
+		for _, moment := range []struct {
+			when    string
+			was, is rr.Checks
+		}{
+			{"for a moment", verdict(&before, b.State, b.Networks, step.Exempt()), model.Transit(&before, b, a, step)},
+			{"for good", verdict(&before, b.State, b.Networks, step.Node), verdict(&after, a.State, a.Networks, step.Node)},
+		} {
+			if moment.is.UnreachablePairs > moment.was.UnreachablePairs {
+				t.Fatalf("%s: %d pairs lose their path %s: %v", step, moment.is.UnreachablePairs-moment.was.UnreachablePairs, moment.when, moment.is.Examples)
+			}
+			k := len(slices.DeleteFunc(slices.Clone(p.Reflectors), func(r rr.Reflector) bool { return r.Role == rr.RoleLeaving }))
+			if least := min(k-1, moment.was.MinSessionsPerClient); !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && moment.is.MinSessionsPerClient < least {
+				t.Fatalf("%s: a client has %d sessions %s, %d are the least", step, moment.is.MinSessionsPerClient, moment.when, least)
+			}
+		}
+	}
+}
+
+// Whatever happens to a cluster, the plan converges, is idempotent, is safe at every prefix, and a process that dies after any write goes on
+// with the same steps.
+func TestAnyCluster(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		w := anyWorld(t, 14)
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			var expected []rr.Step
+			var at time.Time
+			w, _ = carryOut(t, w, func(before, after rr.World, p rr.Plan) {
+				safe(t)(before, after, p)
+				if expected != nil && at.Equal(before.Now) { // else time has passed for which the mesh stays on
+					if diff := cmp.Diff(expected, p.Steps, compared(), cmpopts.IgnoreFields(rr.Step{}, "Reason")); diff != "" {
+						t.Fatalf("a new process has another plan: %s", diff)
+					}
+				}
+				expected, at = p.Steps[1:], before.Now
+			})
+			again := MakePlan(settled(w))
+			if len(again.Steps) != 0 {
+				t.Fatalf("not idempotent: %v", again.Steps)
+			}
+			w = churn(t, w)
+		}
+	})
+}
+
+// The order in which the world is listed decides nothing.
+func TestOrderBlind(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		w := anyWorld(t, 20)
+		for range rapid.IntRange(0, 6).Draw(t, "steps done") {
+			var p rr.Plan
+			w, p = planned(w)
+			if len(p.Steps) == 0 {
+				break
+			}
+			w = After(w, p.Steps[0])
+		}
+		want := MakePlan(w)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		other := w
+		other.Nodes, other.Peers, other.Sightings = slices.Clone(w.Nodes), slices.Clone(w.Peers), slices.Clone(w.Sightings)
+		random.Shuffle(len(other.Nodes), func(i, j int) { other.Nodes[i], other.Nodes[j] = other.Nodes[j], other.Nodes[i] })
+		random.Shuffle(len(other.Peers), func(i, j int) { other.Peers[i], other.Peers[j] = other.Peers[j], other.Peers[i] })
+		random.Shuffle(len(other.Sightings), func(i, j int) { other.Sightings[i], other.Sightings[j] = other.Sightings[j], other.Sightings[i] })
+		if diff := cmp.Diff(want, MakePlan(other), compared()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// What is not the topology's is never in a step.
+func TestModest(t *testing.T) {
+	t.Parallel()
+	cases.Check(t, func(t *rapid.T) {
+		w := anyWorld(t, 14)
+		w.Peers = append(w.Peers, rr.Peer{Name: "rack", PeerSpec: rr.PeerSpec{Filters: "x"}}, rr.Peer{Name: "other-clients", Topology: "other"})
+		for i := range w.Nodes {
+			if rapid.IntRange(0, 5).Draw(t, "foreign") == 0 {
+				w.Nodes[i].ClusterID = "9.9.9.9"
+			}
+		}
+		foreign := map[string]string{}
+		for _, n := range w.Nodes {
+			foreign[n.Name] = n.ClusterID
+		}
+		w, done := carryOut(t, w, safe(t))
+		for _, s := range done {
+			if s.Peer.Name == "rack" || s.Peer.Name == "other-clients" || s.Node != "" && foreign[s.Node] != "" {
+				t.Fatalf("%s", s)
+			}
+		}
+		_ = w
+	})
+}
