@@ -26,11 +26,12 @@ func (w *World) Peer(name string) (Peer, bool) {
 
 // Node looks a node up by its name.
 func (w *World) Node(name string) (Node, bool) {
-	i := slices.IndexFunc(w.Nodes, func(n Node) bool { return n.Name == name })
-	if i < 0 {
-		return Node{}, false
+	for i := range w.Nodes { // without a copy of each, as slices.IndexFunc makes one
+		if w.Nodes[i].Name == name {
+			return w.Nodes[i], true
+		}
 	}
-	return w.Nodes[i], true
+	return Node{}, false
 }
 
 // FirstNode is the first by name of the nodes of which something is true, "" for none.

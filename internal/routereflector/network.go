@@ -39,27 +39,38 @@ func (f AddressFamily) Up(n *Node) bool {
 	return f(n).IsValid() && n.RunsBGP() && n.Lives()
 }
 
+// AllUp says of each node by its index whether it is [AddressFamily.Up]; nil if none has an address of the family.
+func (f AddressFamily) AllUp(nodes []Node) []bool {
+	if !f.Speaks(nodes) {
+		return nil
+	}
+	up := make([]bool, len(nodes))
+	for i := range nodes {
+		up[i] = f.Up(&nodes[i])
+	}
+	return up
+}
+
 // Network builds, by confd's rules, the sessions that there are once everything has settled.
 func (f AddressFamily) Network(nodes []Node, peers []Peer, mesh bool) *reachability.Network {
 	all := make([]PeerEnds, len(peers))
 	for i := range peers {
 		all[i].From, all[i].To = peers[i].EndsIn(f, nodes)
 	}
-	return f.NetworkOf(nodes, peers, mesh, all)
+	up := f.AllUp(nodes)
+	if up == nil {
+		up = make([]bool, len(nodes))
+	}
+	return NetworkOf(nodes, peers, mesh, up, all)
 }
 
-// NetworkOf is network for who knows the ends of the BGPPeers.
-func (f AddressFamily) NetworkOf(nodes []Node, peers []Peer, mesh bool, all []PeerEnds) *reachability.Network {
+// NetworkOf is [AddressFamily.Network] for callers that know which nodes are up in the family, and the ends of the BGPPeers.
+func NetworkOf(nodes []Node, peers []Peer, mesh bool, up []bool, all []PeerEnds) *reachability.Network {
 	speakers := make([]reachability.Speaker, len(nodes))
-	up := make([]bool, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		up[i] = f.Up(n)
 		speakers[i] = reachability.Speaker{
-			Name:      n.Name,
-			ClusterID: n.ClusterID,
-			Mesh:      mesh && n.ClusterID == "" && up[i],
-			AS:        n.speakerAS(),
+			Name: n.Name, ClusterID: n.ClusterID, Mesh: mesh && n.ClusterID == "" && up[i], AS: n.speakerAS(),
 		}
 	}
 	out := sessions{Network: reachability.New(speakers)}
@@ -173,11 +184,9 @@ func Families(nodes []Node, peers []Peer, mesh bool) []Family {
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return f(&n).IsValid() }) {
 			continue
 		}
-		up := make([]bool, len(nodes))
-		for at := range nodes {
-			up[at] = f.Up(&nodes[at])
-		}
-		out = append(out, Family{Name: []string{"IPv4", "IPv6"}[i], Network: f.Network(nodes, peers, mesh), Up: up})
+		out = append(out, Family{
+			Name: []string{"IPv4", "IPv6"}[i], Network: f.Network(nodes, peers, mesh), Up: f.AllUp(nodes),
+		})
 	}
 	return out
 }

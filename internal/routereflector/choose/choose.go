@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
@@ -51,19 +53,70 @@ func Choose(w *rr.World, d design.Design) Choice {
 	if w.Exiting() {
 		return Choice{Design: d}
 	}
-	all := rank.Eligible(w)
+	incumbents, others := divided(rank.Eligible(w))
 	out := Choice{Design: d, Groups: map[string]int{}}
+	taken := func(c rank.Candidate) bool { _, is := out.Groups[c.Node.Name]; return is }
 	for _, g := range PromotionOrder(w, d) {
 		// Incumbents of other groups keep their cluster IDs, or go.
-		in := slices.DeleteFunc(slices.Clone(all), func(c rank.Candidate) bool {
-			_, taken := out.Groups[c.Node.Name]
-			return taken || c.Incumbent && c.Node.Group() != g
-		})
+		in := slices.DeleteFunc(slices.Clone(incumbents[g]), taken)
+		in = append(in, others.best(most(w, d, g), taken)...)
 		for _, name := range pickGroup(w, d, g, in) {
 			out.Groups[name] = g
 		}
 	}
 	return out
+}
+
+// newcomers are the candidates that are no incumbents. Those of a list suit equally well and have the same domains, so that
+// nothing but their order decides between them: of each list the first are enough.
+type newcomers [][]rank.Candidate
+
+// divided are the incumbents by their group, and the newcomers.
+func divided(all []rank.Candidate) (incumbents map[int][]rank.Candidate, others newcomers) {
+	incumbents = map[int][]rank.Candidate{}
+	lists := map[string]int{}
+	for _, c := range all {
+		if c.Incumbent {
+			incumbents[c.Node.Group()] = append(incumbents[c.Node.Group()], c)
+			continue
+		}
+		key := strings.Join(append([]string{strconv.Itoa(int(c.Suits))}, c.Domains...), "\x00")
+		at, known := lists[key]
+		if !known {
+			at = len(others)
+			lists[key], others = at, append(others, nil)
+		}
+		others[at] = append(others[at], c)
+	}
+	for _, list := range others {
+		slices.SortFunc(list, rank.Candidate.Compare)
+	}
+	return incumbents, others
+}
+
+// best are the first of each list that are not taken.
+func (n newcomers) best(count int, taken func(rank.Candidate) bool) []rank.Candidate {
+	var out []rank.Candidate
+	for _, list := range n {
+		found := 0
+		for _, c := range list {
+			if found == count {
+				break
+			}
+			if !taken(c) {
+				out, found = append(out, c), found+1
+			}
+		}
+	}
+	return out
+}
+
+// most is how many reflectors a group may be given, or a zone of it.
+func most(w *rr.World, d design.Design, g int) int {
+	if zone := w.Topology.Spec.Sizing.PerZone; zone != nil {
+		return int(zone.Max)
+	}
+	return d.Size(g)
 }
 
 // pickGroup picks the reflectors of a group.
@@ -150,9 +203,7 @@ func before(a, b rank.Candidate, taken []rank.Candidate) bool {
 		cmp.Compare(first(crowdA), first(crowdB)),
 		cmp.Compare(b.Standing(), a.Standing()),
 		slices.Compare(crowdA, crowdB),
-		cmp.Compare(b.Score, a.Score),
-		cmp.Compare(a.Hash, b.Hash),
-		cmp.Compare(a.Node.Name, b.Node.Name),
+		a.Compare(b),
 	)
 	return order < 0
 }

@@ -31,9 +31,15 @@ func (s State) ends(family int) []rr.PeerEnds {
 	return all
 }
 
-// remembering is the state, which keeps what it finds out about its BGPPeers for those after it, if their names tell
-// them apart.
+// remembering is the state, which keeps what it finds out about its nodes and BGPPeers for those after it: about BGPPeers if
+// their names tell them apart.
 func (s State) remembering() State {
+	if s.up == nil {
+		s.up = &[2][]bool{}
+		for i, f := range rr.AddressFamilies() {
+			s.up[i] = f.AllUp(s.Nodes)
+		}
+	}
 	names := map[string]bool{}
 	for i := range s.Peers {
 		names[s.Peers[i].Name] = true

@@ -27,6 +27,9 @@ type State struct {
 	Peers []rr.Peer
 	Mesh  bool
 	known known
+	// up says which nodes count, for each family by its index in [rr.AddressFamilies]; nil for one that no node speaks. No
+	// step changes that.
+	up *[2][]bool
 }
 
 // StateOf is what steps change of a World.
@@ -104,9 +107,9 @@ func (j Judged) paths() (own, foreign int) {
 // been asked about.
 func Judge(w *rr.World, s State, known ...Judged) Judged {
 	j := Judged{State: s.remembering()}
-	for i, f := range rr.AddressFamilies() {
-		if f.Speaks(s.Nodes) {
-			j.Networks = append(j.Networks, f.NetworkOf(s.Nodes, s.Peers, s.Mesh, j.ends(i)))
+	for i, up := range j.up {
+		if up != nil {
+			j.Networks = append(j.Networks, rr.NetworkOf(s.Nodes, s.Peers, s.Mesh, up, j.ends(i)))
 		}
 	}
 	j.Checks, j.Verdicts = Verdicts(w, j.State, j.Networks, "", known...)
@@ -120,8 +123,11 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 	known ...Judged) (rr.Checks, []reachability.Verdict) {
 	out := rr.Checks{MinSessionsPerClient: -1}
 	var verdicts []reachability.Verdict
-	for i, f := range rr.SpokenFamilies(s.Nodes) {
-		at := -1
+	for _, up := range s.up {
+		if up == nil {
+			continue
+		}
+		at, i := -1, len(verdicts)
 		if exempt == "" {
 			at = slices.IndexFunc(known, func(k Judged) bool { return networks[i].Same(k.Networks[i]) })
 		}
@@ -129,13 +135,13 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 		if at >= 0 {
 			v = known[at].Verdicts[i]
 		} else {
-			v = networks[i].Judge(func(at int32) bool { return !f.Up(&s.Nodes[at]) || s.Nodes[at].Name == exempt })
+			v = networks[i].Judge(func(at int32) bool { return !up[at] || s.Nodes[at].Name == exempt })
 		}
 		verdicts = append(verdicts, v)
 		out.UnreachablePairs += v.UnreachablePairs
 		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths, v.ForeignPaths)
 		out.Examples = append(out.Examples, v.Examples...)
-		if least := leastSessions(w, f, s, networks[i], exempt); least >= 0 &&
+		if least := leastSessions(w, up, s, networks[i], exempt); least >= 0 &&
 			(out.MinSessionsPerClient < 0 || least < out.MinSessionsPerClient) {
 			out.MinSessionsPerClient = least
 		}
@@ -146,11 +152,11 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without
 // clients.
-func leastSessions(w *rr.World, f rr.AddressFamily, s State, n *reachability.Network, exempt string) int {
+func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exempt string) int {
 	var reflectors []int32
 	serves := make([]bool, len(s.Nodes))
 	for i := range s.Nodes {
-		if node := &s.Nodes[i]; node.IsReflectorOf(&w.Topology) && f.Up(node) {
+		if node := &s.Nodes[i]; up[i] && node.ClusterID != "" && node.IsReflectorOf(&w.Topology) {
 			reflectors, serves[i] = append(reflectors, int32(i)), true
 		}
 	}
@@ -158,10 +164,13 @@ func leastSessions(w *rr.World, f rr.AddressFamily, s State, n *reachability.Net
 	clients := at.Roster()
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
-		if node.Name == exempt || !f.Up(node) || !node.IsClient(&w.Topology) {
+		count := n.SessionsWith(int32(i), serves)
+		if least >= 0 && count >= least { // it would change nothing, and most do not
 			continue
 		}
-		count := n.SessionsWith(int32(i), serves)
+		if node.Name == exempt || !up[i] || !node.IsClient(&w.Topology) {
+			continue
+		}
 		if count == 0 && partedFromAll(n, int32(i), slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
 			return s.Nodes[r].Name == exempt || !clients.Has(node, s.Nodes[r].Group())
 		})) {

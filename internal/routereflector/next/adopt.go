@@ -17,7 +17,7 @@ func adoptions(w *rr.World) []rr.Step {
 		if !n.AdoptedWithID(&w.Topology) {
 			continue
 		}
-		step := NodeStep(w, rr.Adopt, n.Name, choose.WhyAdopted(w, &n))
+		step := NodeStep(rr.Adopt, &n, choose.WhyAdopted(w, &n))
 		step.NodeLabels = n.Ungrouped()
 		out = append(out, step)
 	}

@@ -44,6 +44,9 @@ type assignment struct {
 	members []*rr.Node
 }
 
+// maxListed is how many labels are listed at a time, which is more than a plan has room for.
+const maxListed = 32
+
 // clientWrites lists the writes to clients that come next. A client that comes, goes or changes moves nobody else:
 // clients move only out of a group that is to go, out of one with more than the limit of clients, and into a group that
 // is new.
@@ -53,9 +56,13 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 		return clientSteps{}
 	}
 	a := newAssignment(w, d, r)
+	a.sortMembers()
 	var out clientSteps
 	var joins, leaves []rr.Step
 	for _, n := range a.members {
+		if len(out.labels) > maxListed {
+			return out // what comes after them is decided once they are written
+		}
 		switch in, joins2 := a.where(n); {
 		case joins2 != rr.Nowhere:
 			leaves = append(leaves, a.leave(n, in, joins2)...)
@@ -112,7 +119,6 @@ func newAssignment(w *rr.World, d design.Design, r rr.Roster) *assignment {
 			a.members = append(a.members, n)
 		}
 	}
-	a.sortMembers()
 	for _, n := range a.members {
 		in, joins := a.where(n)
 		switch {
@@ -130,14 +136,21 @@ func newAssignment(w *rr.World, d design.Design, r rr.Roster) *assignment {
 
 // sortMembers puts those without a label first, and then in an order that follows from names alone.
 func (a *assignment) sortMembers() {
-	places := make(map[*rr.Node]uint64, len(a.members)) // each is a hash, which takes longer than all else here
-	for _, n := range a.members {
-		places[n] = rr.Rendezvous(a.w.Topology.Name, n.Name)
+	type member struct {
+		*rr.Node
+		labeled int
+		place   uint64
 	}
-	slices.SortFunc(a.members, func(x, y *rr.Node) int {
-		return cmp.Or(cmp.Compare(rr.Count(y.Unlabeled()), rr.Count(x.Unlabeled())),
-			cmp.Compare(places[x], places[y]), strings.Compare(x.Name, y.Name))
+	members := make([]member, 0, len(a.members))
+	for _, n := range a.members {
+		members = append(members, member{n, rr.Count(!n.Unlabeled()), rr.Rendezvous(a.w.Topology.Name, n.Name)})
+	}
+	slices.SortFunc(members, func(x, y member) int {
+		return cmp.Or(cmp.Compare(x.labeled, y.labeled), cmp.Compare(x.place, y.place), strings.Compare(x.Name, y.Name))
 	})
+	for i := range members {
+		a.members[i] = members[i].Node
+	}
 }
 
 // GroupCap is how many clients a group may have: a quarter more than its share, and no more than the limit if that is
@@ -214,7 +227,7 @@ func (a *assignment) fill() []rr.Step {
 // assign labels a client with a group, and with nothing else.
 func (a *assignment) assign(n *rr.Node, g int, why string) rr.Step {
 	a.load[g]++
-	step := NodeStep(a.w, rr.Assign, n.Name, fmt.Sprintf("%s; group %s takes it", why, rr.GroupName(g)))
+	step := NodeStep(rr.Assign, n, fmt.Sprintf("%s; group %s takes it", why, rr.GroupName(g)))
 	step.NodeLabels = n.Without(v1alpha1.JoinsLabel)
 	step.NodeLabels[v1alpha1.ClientLabel] = new(rr.GroupName(g))
 	return step
@@ -238,7 +251,7 @@ func (a *assignment) joinTo(n *rr.Node, in, to int) rr.Step {
 	a.joining[to]++
 	a.total++
 	why := fmt.Sprintf("it moves from group %s to group %s, and has sessions with both", rr.GroupName(in), rr.GroupName(to))
-	step := NodeStep(a.w, rr.Join, n.Name, why)
+	step := NodeStep(rr.Join, n, why)
 	step.NodeLabels = map[string]*string{
 		v1alpha1.ClientLabel: new(rr.GroupName(in)),
 		v1alpha1.JoinsLabel:  new(rr.GroupName(to)),
@@ -253,9 +266,9 @@ func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
 	}
 	from, to := rr.GroupName(in), rr.GroupName(joins)
 	why := fmt.Sprintf("its sessions with group %s are Established, and it no longer needs those with group %s", to, from)
-	step := NodeStep(a.w, rr.Leave, n.Name, why)
+	step := NodeStep(rr.Leave, n, why)
 	if in == rr.Nowhere {
-		step = NodeStep(a.w, rr.Assign, n.Name, fmt.Sprintf("the group that it moved from is gone; group %s has it", to))
+		step = NodeStep(rr.Assign, n, fmt.Sprintf("the group that it moved from is gone; group %s has it", to))
 	}
 	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new(to), v1alpha1.JoinsLabel: nil}
 	return []rr.Step{step}
@@ -323,7 +336,7 @@ func released(w *rr.World, d design.Design) []rr.Step {
 			w.IsOthers(n) {
 			continue
 		}
-		step := NodeStep(w, rr.Release, n.Name, "no group of reflectors has it as a client")
+		step := NodeStep(rr.Release, n, "no group of reflectors has it as a client")
 		step.NodeLabels = n.Without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
 		out = append(out, step)
 	}

@@ -112,15 +112,10 @@ func lastGroup(w *rr.World) int {
 }
 
 // NodeStep is a write to a node.
-func NodeStep(w *rr.World, kind rr.Kind, name, reason string) rr.Step {
-	n, _ := w.Node(name)
+func NodeStep(kind rr.Kind, n *rr.Node, reason string) rr.Step {
 	return rr.Step{
-		Kind:            kind,
-		Object:          "Node/" + name,
-		Node:            name,
-		Reason:          reason,
-		UID:             n.UID,
-		ResourceVersion: n.ResourceVersion,
+		Kind: kind, Object: "Node/" + n.Name, Node: n.Name, Reason: reason,
+		UID: n.UID, ResourceVersion: n.ResourceVersion,
 	}
 }
 
@@ -132,9 +127,9 @@ func promotions(w *rr.World, names []string, chosen choose.Choice, role map[stri
 			if chosen.Groups[name] != g {
 				continue
 			}
-			step := NodeStep(w, rr.Promote, name, role[name].Reason)
-			step.ClusterID = chosen.Design.IDs[g]
 			n, _ := w.Node(name)
+			step := NodeStep(rr.Promote, &n, role[name].Reason)
+			step.ClusterID = chosen.Design.IDs[g]
 			step.NodeLabels = n.Ungrouped()
 			if g != rr.FirstGroup {
 				step.NodeLabels[v1alpha1.GroupLabel] = new(rr.GroupName(g))
@@ -160,8 +155,8 @@ func demotions(w *rr.World, names []string, role map[string]rr.Reflector) []rr.S
 	var out, last []rr.Step
 	shelter := shelter(w, names)
 	for _, name := range names {
-		step := NodeStep(w, rr.Demote, name, role[name].Reason)
 		n, _ := w.Node(name)
+		step := NodeStep(rr.Demote, &n, role[name].Reason)
 		step.NodeLabels = n.Without(v1alpha1.GroupLabel)
 		if shelter != rr.Nowhere {
 			step.NodeLabels[v1alpha1.ClientLabel] = new(rr.GroupName(shelter))

@@ -24,6 +24,7 @@ func rescues(w *rr.World, chosen choose.Choice, promotions []rr.Step) []rr.Step 
 	working := w.Working(nil)
 	promoted := chosen.Groups[promotions[0].Node]
 	a := newAssignment(w, chosen.Design, r)
+	a.sortMembers()
 	to, found := a.refuge(working, promoted)
 	if !found {
 		return nil

@@ -41,9 +41,17 @@ func fallback(w *rr.World, p *rr.Plan, now model.Judged) {
 	p.Steps, p.Simulated, p.AtOnce = []rr.Step{step}, []rr.Simulated{{Step: step, Checks: p.Target}}, 1
 }
 
-// maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans
-// do, as it is carried out.
+// maxClientSteps is how many writes to clients a plan lists: of those that come after them it lists none. Later plans do,
+// as it is carried out.
 const maxClientSteps = 8
+
+// lookahead is about how many writes of all kinds a plan lists, each of which the model is asked about. That costs a look at
+// all nodes, so that there are fewer of them in a large cluster: the work of a plan grows with the nodes, and not with the
+// nodes times the groups.
+func lookahead(nodes int) int {
+	const most, least, looks = 40, 8, 600_000
+	return min(most, max(least, looks/max(nodes, 1)))
+}
 
 // check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
 func check(w *rr.World, p *rr.Plan, now model.Judged, chosen choose.Choice) (at rr.World) {
@@ -51,30 +59,24 @@ func check(w *rr.World, p *rr.Plan, now model.Judged, chosen choose.Choice) (at 
 	for _, r := range p.Reflectors {
 		role[r.Node] = r
 	}
-	clients := 0
+	clients, asked, limit := 0, 0, lookahead(len(w.Nodes))
 	for at = *w; ; {
 		stage := next.Steps(&at, chosen, role)
 		if len(stage) == 0 {
 			return at
 		}
 		for _, step := range stage {
-			if step.OfClient() {
-				if clients++; clients > maxClientSteps {
-					p.More = true
-					return at
-				}
+			after, known := now, retired(now, step)
+			clients, asked = clients+rr.Count(step.OfClient()), asked+rr.Count(!known)
+			if clients > maxClientSteps || asked > limit {
+				p.More = true
+				return at
 			}
-			after := now
-			if !retired(now, step) {
+			if !known {
 				after = model.Judge(w, afterAll(w, now.State, step), now)
 				if broken := model.Breaks(w, now, after, step, chosen.Least()); broken != "" && !w.Abandons() {
-					p.Refusals = append(
-						p.Refusals,
-						rr.Refusal{
-							Reason:  rr.ReasonUnsafe,
-							Message: fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken),
-						},
-					)
+					why := fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)
+					p.Refusals = append(p.Refusals, rr.Refusal{Reason: rr.ReasonUnsafe, Message: why})
 					return at
 				}
 			}

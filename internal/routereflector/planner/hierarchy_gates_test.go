@@ -42,7 +42,7 @@ func moving(t *testing.T) (rr.World, rr.Node) {
 func TestLeaveWaits(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
-	step := next.NodeStep(&w, rr.Leave, client.Name, "")
+	step := next.NodeStep(rr.Leave, &client, "")
 	if got := gate.Wait(&w, step, nil); got != "" {
 		t.Fatalf("with all sessions it waits: %s", got)
 	}
@@ -90,7 +90,7 @@ func TestMomentOfAMove(t *testing.T) {
 		t.Fatalf("%q is read as %+v, %t", during, read, ok)
 	}
 	reflector := next.Joined(&w, client)[0]
-	step := next.NodeStep(&w, rr.Leave, client.Name, "")
+	step := next.NodeStep(rr.Leave, &client, "")
 	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil}
 	after := After(w, step).Present()
 	if after.Equal(during) || !after.Holds(during, &reflector) {
@@ -103,7 +103,7 @@ func TestMomentOfAMove(t *testing.T) {
 	fresh := w
 	fresh.Nodes = append(slices.Clone(w.Nodes), machine(5000, 1))
 	before := fresh.Present()
-	assign := next.NodeStep(&fresh, rr.Assign, "node-05000", "")
+	assign := next.NodeStep(rr.Assign, &fresh.Nodes[len(fresh.Nodes)-1], "")
 	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("1")}
 	if !After(fresh, assign).Present().Equal(before) {
 		t.Error("a label for a new node makes another moment")

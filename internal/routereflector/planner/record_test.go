@@ -262,11 +262,11 @@ func TestStaleEntries(t *testing.T) {
 	other := w.Nodes[slices.IndexFunc(w.Nodes, func(n rr.Node) bool {
 		return !slices.ContainsFunc(p.Reflectors, func(r rr.Reflector) bool { return r.Node == n.Name })
 	})]
-	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, next.NodeStep(&w, rr.Promote, other.Name, ""), w.Topology)
+	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, next.NodeStep(rr.Promote, &other, ""), w.Topology)
 	if p = MakePlan(w); !slices.Equal(p.Stale, []string{other.Name}) {
 		t.Errorf("stale are %v, want %s", p.Stale, other.Name)
 	}
-	w = After(w, next.NodeStep(&w, rr.Promote, other.Name, ""))
+	w = After(w, next.NodeStep(rr.Promote, &other, ""))
 	if !slices.Contains(w.Marked(), other.Name) {
 		t.Fatalf("%s is none", other.Name)
 	}

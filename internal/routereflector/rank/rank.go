@@ -268,6 +268,11 @@ func Fitness(w rr.World, n rr.Node) string {
 	return WhyUnfitToBecome(&w, &n)
 }
 
+// Compare orders candidates of which nothing but how well they suit is to be considered, the better one first.
+func (c Candidate) Compare(other Candidate) int {
+	return cmp.Or(cmp.Compare(other.Score, c.Score), cmp.Compare(c.Hash, other.Hash), cmp.Compare(c.Node.Name, other.Node.Name))
+}
+
 // Standing ranks who is a reflector over who is not, and one whose Node is Ready over one that is only heard of by
 // others.
 func (c Candidate) Standing() int {

@@ -64,6 +64,8 @@ type flooder struct {
 	reflectors [][]int32
 	// queue are the routes to follow, in the order in which reflectors got hold of them.
 	queue []hop
+	// most is how many routes wait to be followed at most: a hierarchy has as many as the square of its reflectors.
+	most int
 }
 
 // hop is a route at the reflector that holds it.
@@ -75,20 +77,24 @@ type hop struct {
 // flooder returns one that has followed nothing yet.
 func (n *Network) flooder() *flooder {
 	f := &flooder{Network: n, held: make(holdings, len(n.speakers)), reflectors: make([][]int32, len(n.speakers))}
+	reflectors := 0
 	for at, s := range n.speakers {
 		if s.ClusterID == "" {
 			continue
 		}
+		reflectors++
 		for _, peer := range n.sessions[at] {
 			if n.speakers[peer].ClusterID != "" {
 				f.reflectors[at] = append(f.reflectors[at], peer)
 			}
 		}
 	}
+	f.most = MaxPaths + reflectors*reflectors
 	return f
 }
 
-// flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once there are more than MaxPaths routes.
+// flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once more routes are to be
+// followed than each reflector would hold of every other in a hierarchy, and [MaxPaths].
 func (n *Network) flood(origin int32) (held holdings, all bool) { return n.flooder().flood(origin) }
 
 // flood is [Network.flood]. What it returned before is gone.
@@ -101,7 +107,7 @@ func (f *flooder) flood(origin int32) (held holdings, all bool) {
 		f.offer(origin, peer, arrival{from: origin, path: f.crossed(origin, peer, nil)})
 	}
 	for next := 0; next < len(f.queue); next++ {
-		if len(f.queue)-next > MaxPaths {
+		if len(f.queue)-next > f.most {
 			return f.held, false
 		}
 		h := f.queue[next]
