@@ -46,7 +46,7 @@ func components() []component {
 			adapters: []string{"calico"},
 		},
 		{
-			name:     "routereflector",
+			name: "routereflector",
 			pure: []string{
 				"internal/routereflector", "internal/routereflector/reachability", "internal/routereflector/evidence",
 				"internal/routereflector/birdtemplates", "internal/routereflector/clusterroutes", "internal/routereflector/doctor",

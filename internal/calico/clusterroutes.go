@@ -54,3 +54,8 @@ func (d *Etcd) ClusterRoutes(ctx context.Context) (s clusterroutes.Settings, err
 	}
 	return s, nil
 }
+
+// ClusterRoutes is [Etcd.ClusterRoutes].
+func (b *BGPEtcd) ClusterRoutes(ctx context.Context) (clusterroutes.Settings, error) {
+	return b.etcd.ClusterRoutes(ctx)
+}

@@ -40,6 +40,9 @@ func Awaits(t *v1alpha1.RouteReflectorTopology) (a Awaiting, waits bool) {
 		slices.Contains(ends, Reason(accepted.Reason)):
 		a = Awaiting{Reason: Reason(accepted.Reason), Why: accepted.Message}
 		a.Annotation, a.Word = v1alpha1.ForceExitAnnotation, accepted.Reason
+	case accepted != nil && accepted.Status == metav1.ConditionFalse && Reason(accepted.Reason) == ReasonNotNeeded:
+		a = Awaiting{Reason: ReasonNotNeeded, Why: accepted.Message}
+		a.Annotation, a.Word = v1alpha1.ConfirmAnnotation, accepted.Reason
 	default:
 		return a, false
 	}

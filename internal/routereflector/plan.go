@@ -123,6 +123,9 @@ const (
 	ReasonConflict Reason = "ForeignObject"
 	// ReasonNoClients of Accepted=False: spec.clientSelector matches no node that runs Calico's BGP.
 	ReasonNoClients Reason = "NoClients"
+	// ReasonNotNeeded of Accepted=False: BGP carries no routes between nodes, so that reflectors are of no use; nothing is
+	// enabled until a person confirms it.
+	ReasonNotNeeded Reason = "NotNeeded"
 	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts the reasons.
 	ReasonNoReflectors Reason = "NoEligibleReflectors"
 	// ReasonUnsafe of Degraded=True: by the reachability model the next step would disconnect nodes, or remove too many

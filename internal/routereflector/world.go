@@ -47,6 +47,9 @@ type World struct {
 	// DatastoreReady is ClusterInformation's field of that name. While it is false Calico's datastore must not be
 	// written to.
 	DatastoreReady bool
+	// Uncarried says in a sentence that BGP carries no routes between nodes, so that reflectors are not needed; "" where it
+	// does, or nobody has asked (package clusterroutes).
+	Uncarried string
 	// Binding says whose datastore it is; nil where it is part of the cluster itself.
 	Binding *Binding
 }

@@ -60,6 +60,9 @@ func (s BGP) World(at int) (w routereflector.World, unread []string) {
 	v1alpha1.SetDefaults(&w.Topology)
 	w.Others = slices.Delete(slices.Clone(s.Topologies), at, at+1)
 	configuration, unread := s.view.Into(&w)
+	if s.NoRoutes == "" {
+		w.Uncarried = s.Routes.Judge().NotNeeded()
+	}
 	as := routereflector.ASNumberFrom(configuration)
 	if s.cluster == "" {
 		for i := range s.nodes {

@@ -126,14 +126,14 @@ func pickGroup(w *rr.World, d design.Design, g int, from []rank.Candidate) []str
 		return pick(w, from, d.Size(g))
 	}
 	var chosen []string
-	for _, zone := range zones(w, from) {
+	for _, zone := range zones(from) {
 		in := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool { return c.Domains[0] != zone })
 		chosen = append(chosen, pick(w, in, PerZone(w, *perZone, zone))...)
 	}
 	return chosen
 }
 
-func zones(w *rr.World, all []rank.Candidate) []string {
+func zones(all []rank.Candidate) []string {
 	var zones []string
 	for _, c := range all {
 		zones = append(zones, c.Domains[0])

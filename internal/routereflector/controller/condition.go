@@ -107,7 +107,7 @@ func messageOf(r *routereflector.Refusal) string {
 // acceptance is the refusal for what the spec says, nil if it can be worked with.
 func acceptance(plan routereflector.Plan) *routereflector.Refusal {
 	return firstOf(plan, routereflector.ReasonHierarchy, routereflector.ReasonSizing, routereflector.ReasonSelector, routereflector.ReasonClusterID, routereflector.ReasonClusterIDTaken,
-		routereflector.ReasonOverlap, routereflector.ReasonConflict, routereflector.ReasonFilterMissing, routereflector.ReasonSessionOptions, routereflector.ReasonCannotAdopt, routereflector.ReasonNoClients,
+		routereflector.ReasonOverlap, routereflector.ReasonConflict, routereflector.ReasonFilterMissing, routereflector.ReasonSessionOptions, routereflector.ReasonCannotAdopt, routereflector.ReasonNotNeeded, routereflector.ReasonNoClients,
 		routereflector.ReasonMeshTooLarge, routereflector.ReasonMeshNotManaged)
 }
 

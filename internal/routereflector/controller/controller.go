@@ -169,6 +169,8 @@ const (
 	// theLabels is read before a reflector is taken for somebody else's for the first time, or an entry of the record is given up: the informers of Nodes
 	// and of topologies do not show the same moment. If they are behind, it is a conflict, and the next round decides.
 	theLabels need = "who is labeled as a reflector"
+	// theRoutes is read before a topology writes anything for the first time: whether BGP carries routes between nodes at all.
+	theRoutes need = "who programs the routes between nodes"
 )
 
 // saved is what a plan remembers before its first step: the outcome in the topology's status, where the next process finds it, and what can be lost in memory.
@@ -191,6 +193,10 @@ func (r *Reconciler) plan(s *scene) (p reconcile.Plan[need, step, saved]) {
 	made, m := planner.MakePlan(s.world), *s.memory
 	if made.Confirm && !s.looked[theNodes] {
 		p.Needs = []need{theNodes}
+		return p
+	}
+	if !s.world.Begun() && len(made.Steps) > 0 && !s.looked[theRoutes] {
+		p.Needs = []need{theRoutes}
 		return p
 	}
 	if m.meet(made) && !s.looked[theLabels] {

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 )
 
 // Datastore is Calico's datastore, whichever of the two it is. Each write is one write, and holds only for what was seen: else the error is a
@@ -43,6 +44,8 @@ type Datastore interface {
 	Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error
 	// DatastoreReady asks live whether the datastore may be written to.
 	DatastoreReady(ctx context.Context) (bool, error)
+	// ClusterRoutes asks live what decides who programs the routes between nodes.
+	ClusterRoutes(ctx context.Context) (clusterroutes.Settings, error)
 	// Unchanged asks live whether the reflectors still are those of the nodes, which were made of the view; object is for whom, in the error.
 	Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, object string) error
 	// Rediscover asks how the datastore is served, after an answer that it is not. [calico.ErrGroupMoved] wants a new start.

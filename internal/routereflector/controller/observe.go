@@ -211,6 +211,9 @@ func (r *Reconciler) observeNodes(ctx context.Context, s *scene) error {
 
 // look reads live what a plan needs.
 func (r *Reconciler) look(ctx context.Context, s *scene, n need) (reconcile.Learned, error) {
+	if n == theRoutes {
+		return r.lookForRoutes(ctx, s), nil
+	}
 	same, object := true, "RouteReflectorTopology "+s.topology.Name
 	if n == theNodes {
 		live := &metav1.PartialObjectMetadataList{}
@@ -231,6 +234,19 @@ func (r *Reconciler) look(ctx context.Context, s *scene, n need) (reconcile.Lear
 		}
 	}
 	return func() { s.looked[n], s.world.Confirmed = true, s.world.Confirmed || n == theNodes && same }, nil
+}
+
+// lookForRoutes asks whether BGP carries routes between nodes. What cannot be read, with a role of an earlier version or where
+// Calico lacks a kind, refuses nothing: doctor says that it is unknown.
+func (r *Reconciler) lookForRoutes(ctx context.Context, s *scene) reconcile.Learned {
+	uncarried := ""
+	settings, err := r.Calico.ClusterRoutes(ctx)
+	if err != nil {
+		r.log.Info("Whether BGP carries routes between nodes is unknown", "because", err.Error())
+	} else {
+		uncarried = settings.Judge().NotNeeded()
+	}
+	return func() { s.looked[theRoutes], s.world.Uncarried = true, uncarried }
 }
 
 // sighting reads a CalicoNodeStatus of ours. Its time is that of the object's creation or of calico-node's last write, whichever is later: the

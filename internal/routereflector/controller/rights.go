@@ -29,6 +29,8 @@ func Rights() []rbacv1.PolicyRule {
 		right(CalicoGroups(), []string{"caliconodestatuses"}, "list", "watch", "create", "delete"),
 		// Whether the filters that topologies name are there.
 		right(CalicoGroups(), []string{"bgpfilters"}, "list", "watch"),
+		// Whether BGP carries routes between nodes, before a topology is enabled.
+		right(CalicoGroups(), []string{"felixconfigurations", "ippools"}, "list"),
 		// Whether the datastore may be written to.
 		right(CalicoGroups(), []string{"clusterinformations"}, "get", "list", "watch"),
 	)

@@ -153,13 +153,7 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without
 // clients.
 func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exempt string) int {
-	var reflectors []int32
-	serves := make([]bool, len(s.Nodes))
-	for i := range s.Nodes {
-		if node := &s.Nodes[i]; up[i] && node.ClusterID != "" && node.IsReflectorOf(&w.Topology) {
-			reflectors, serves[i] = append(reflectors, int32(i)), true
-		}
-	}
+	reflectors, serves := serving(w, up, s)
 	at, least := In(*w, s), -1
 	clients := at.Roster()
 	for i := range s.Nodes {
@@ -181,6 +175,17 @@ func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exe
 		}
 	}
 	return least
+}
+
+// serving are the topology's reflectors that are up, and of each node whether it is one.
+func serving(w *rr.World, up []bool, s State) (reflectors []int32, serves []bool) {
+	serves = make([]bool, len(s.Nodes))
+	for i := range s.Nodes {
+		if node := &s.Nodes[i]; up[i] && node.ClusterID != "" && node.IsReflectorOf(&w.Topology) {
+			reflectors, serves[i] = append(reflectors, int32(i)), true
+		}
+	}
+	return reflectors, serves
 }
 
 // partedFromAll reports that a client has reflectors, and no session comes up with any. The reflector that a step makes

@@ -79,18 +79,16 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 			out.labels = append(out.labels, a.adopt(n, in))
 		}
 	}
-	more := len(joins) > 0
-	if !more {
+	if len(joins) == 0 {
 		joins = a.fill()
-		more = len(joins) > 0
 	}
-	out.moves = moves(w, leaves, joins, more)
+	out.moves = moves(w, leaves, joins)
 	return out
 }
 
 // moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a
 // new process sees that a new group is not filled yet.
-func moves(w *rr.World, leaves, joins []rr.Step, more bool) []rr.Step {
+func moves(w *rr.World, leaves, joins []rr.Step) []rr.Step {
 	var ready, waiting []rr.Step
 	for _, s := range leaves {
 		if s.Kind != rr.Leave || LeaveWaits(w, s) == "" {
@@ -99,7 +97,7 @@ func moves(w *rr.World, leaves, joins []rr.Step, more bool) []rr.Step {
 			waiting = append(waiting, s)
 		}
 	}
-	if more && len(waiting) == 0 && len(ready) > 0 {
+	if len(joins) > 0 && len(waiting) == 0 && len(ready) > 0 {
 		ready = ready[:len(ready)-1]
 	}
 	if len(ready)+len(joins) > 0 {

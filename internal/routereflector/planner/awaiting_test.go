@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func reported(w rr.World, p rr.Plan) *v1alpha1.RouteReflectorTopology {
 	if len(p.Refusals) > 0 {
 		r := p.Refusals[0]
 		kind, status := v1alpha1.ConditionFrozen, metav1.ConditionTrue
-		if r.Reason == rr.ReasonMeshTooLarge || r.Reason == rr.ReasonMeshNotManaged {
+		if slices.Contains([]rr.Reason{rr.ReasonMeshTooLarge, rr.ReasonMeshNotManaged, rr.ReasonNotNeeded}, r.Reason) {
 			kind, status = v1alpha1.ConditionAccepted, metav1.ConditionFalse
 		}
 		t.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: string(r.Reason), Message: r.Message}}
@@ -40,6 +41,7 @@ func TestAwaits(t *testing.T) {
 		"most labels":             {unlabel(labeled(t, 20), 11, "bgp", anybody), rr.ReasonMatchesTooFew, v1alpha1.ConfirmAnnotation},
 		"Nodes that vanished":     {withoutNodes(labeled(t, 20), firstNames(labeled(t, 20), 12)...), rr.ReasonNodesVanished, v1alpha1.ConfirmAnnotation},
 		"a deletion without mesh": {ending(t, 8, v1alpha1.MeshObserve), rr.ReasonMeshNotManaged, v1alpha1.ForceExitAnnotation},
+		"nothing to reflect":      {inVain(), rr.ReasonNotNeeded, v1alpha1.ConfirmAnnotation},
 		"all is well":             {labeled(t, 20), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

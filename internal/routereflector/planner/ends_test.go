@@ -62,4 +62,4 @@ func TestBGPPeersOfOneName(t *testing.T) {
 // everybody matches all nodes.
 type everybody struct{}
 
-func (_ everybody) Evaluate(map[string]string) bool { return true }
+func (everybody) Evaluate(map[string]string) bool { return true }

@@ -24,7 +24,7 @@ func Refusals(w *rr.World, d design.Design) []rr.Refusal {
 	if !w.Exiting() { // whatever the spec says by then, what was done for it can be undone
 		checks = append(checks,
 			badSelector, zonesOfSizing, clusterID, clusterIDTaken,
-			overlapping, filters, adoption,
+			overlapping, filters, adoption, notNeeded,
 			func(w *rr.World) *rr.Refusal { return shape(w, d) },
 			func(w *rr.World) *rr.Refusal { return groupIDs(w, d) })
 	}
@@ -168,6 +168,16 @@ func sessionOptions(w *rr.World, d design.Design) *rr.Refusal {
 	return rr.Refuse(rr.ReasonSessionOptions,
 		"spec.session has changed, which would reset every session at once; set spec.mesh to Manage, so that the mesh "+
 			"can carry the clients meanwhile, or change it back")
+}
+
+// notNeeded refuses to enable reflectors where BGP carries nothing for them to reflect, unless a person has said so.
+func notNeeded(w *rr.World) *rr.Refusal {
+	word := string(rr.ReasonNotNeeded)
+	if w.Uncarried == "" || w.Begun() || w.Topology.Annotations[v1alpha1.ConfirmAnnotation] == word {
+		return nil
+	}
+	return rr.Refuse(rr.ReasonNotNeeded, "%s; delete the topology, or, if the reflectors are for routes of Services or to routers "+
+		"outside the cluster, run %s", w.Uncarried, w.HowToConfirm(v1alpha1.ConfirmAnnotation, word))
 }
 
 // idTakenBy names who has the topology's cluster ID beside its own reflectors. A Node is named only before the topology
