@@ -185,11 +185,14 @@ type cost struct {
 	work  quota.Work
 	span  uint64
 	scans bool
+	// tombstones are keys that the tenant has deleted, which the core may have to look at.
+	tombstones int64
 	// spans are ranges whose keys must be counted before the request goes to the core, since there may be no more than most of them.
 	spans []wire.Span
 	most  int64
-	// seen is what the response is compared with; nothing for what is not linearizable.
-	seen seen
+	// seen is what was known when the request was rewritten. The response is compared with it unless stale is set, for what is not linearizable.
+	seen  seen
+	stale bool
 }
 
 // class is how the request shares the budget.

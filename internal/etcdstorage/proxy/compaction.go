@@ -5,9 +5,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,11 +20,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
 // compactRecord is where a tenant's compact revision is kept, between the system prefix and the name, and behind it. It MUST NOT change:
-// replicas of another version read it.
+// replicas of another version read it. Its value is the compact revision, as the tenant names it, as a decimal number; once the core went
+// back a space and the offset of the tenant's revisions follow, which versions without one refuse to read.
 const (
 	compactRecordBefore = "tenants/"
 	compactRecordAfter  = "/compact-revision"
@@ -38,25 +42,74 @@ const (
 	compactAttempts  = 16 // of the compare-and-swap; each loss means that another replica moved the record forward
 )
 
-// compaction is the tenant's compact revision: a number in memory that follows a record in the core, which all replicas share and which only
-// ever moves forward. The core's own history is not touched.
+// stored is the tenant's record.
+type stored struct {
+	compacted int64 // as the tenant names it
+	offset    int64 // of the tenant's revisions
+	modified  int64 // the record's modification revision; 0 when there is none
+}
+
+// parseStored reads a record's value.
+func parseStored(value string) (s stored, err error) {
+	compacted, offset, raised := strings.Cut(value, " ")
+	if s.compacted, err = strconv.ParseInt(compacted, 10, 64); err == nil && raised {
+		s.offset, err = strconv.ParseInt(offset, 10, 64)
+	}
+	if err == nil && (s.offset < 0 || s.compacted < tenancy.NewRevisions(s.offset).Compacted() && s.offset > 0) {
+		err = errors.New("the offset is negative, or not below the compact revision")
+	}
+	return s, err
+}
+
+// value is what parseStored reads.
+func (s stored) value() string {
+	out := strconv.FormatInt(s.compacted, 10)
+	if s.offset > 0 {
+		out += " " + strconv.FormatInt(s.offset, 10)
+	}
+	return out
+}
+
+// above returns the record with an offset that keeps what the tenant was shown apart from what it is shown from now on: the record itself if its
+// offset does, else one that is above what any replica has shown with the record's offset, too. current is the core's revision.
+func (s stored) above(shown, current int64) stored {
+	if shown <= s.offset {
+		return s
+	}
+	s.offset = max(shown, s.offset+current) + revisionGap
+	s.compacted = max(s.compacted, tenancy.NewRevisions(s.offset).Compacted())
+	return s
+}
+
+// compaction is the tenant's compact revision and the offset of its revisions: numbers in memory that follow a record in the core, which all replicas
+// share and which only ever moves forward. The core's own history is not touched.
 type compaction struct {
 	p      *Proxy
-	record string // key in the core; "" keeps the number in memory only
+	record string // key in the core; "" keeps the numbers in memory only
 
 	mu       sync.Mutex
-	past     *past // that revision is of
-	revision int64
+	past     *past
+	revision int64 // as the tenant names it
 	changed  chan struct{}
-	isLoaded bool // the record was read
+	isLoaded bool  // the record was read in this past, and since the connections to the core were lost
+	doubts   int64 // how often they were
+	loading  *loading
+}
+
+// loading is an attempt to read the record, for all who need it.
+type loading struct {
+	done chan struct{}
+	err  error
 }
 
 func newCompaction(p *Proxy) *compaction {
-	c := &compaction{p: p, past: p.past.Load(), revision: neverCompacted, changed: make(chan struct{})}
-	if p.cfg.SystemPrefix == "" {
-		c.isLoaded = true
-	} else {
+	c := &compaction{p: p, revision: neverCompacted, changed: make(chan struct{})}
+	c.restart(p.past.Load())
+	if p.cfg.SystemPrefix != "" {
 		c.record = p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName + compactRecordAfter
+	} else { // nothing was seen that the core could have lost
+		c.isLoaded = true
+		p.confirm(c.past, 0)
 	}
 	return c
 }
@@ -74,7 +127,7 @@ func (c *compaction) Changed() <-chan struct{} {
 	return c.changed
 }
 
-// known is Revision, and whether the record was read since the start.
+// known is Revision, and whether the record was read.
 func (c *compaction) known() (int64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,120 +136,202 @@ func (c *compaction) known() (int64, bool) {
 
 // wait returns once the record was read. While the core is away that is soon an error, as for any other RPC.
 func (c *compaction) wait(ctx context.Context) error {
-	if _, loaded := c.known(); loaded {
+	c.mu.Lock()
+	if c.isLoaded {
+		c.mu.Unlock()
 		return nil
 	}
-	if _, _, err := c.load(ctx); err != nil {
-		return err
+	l := c.loading
+	if l == nil {
+		l = &loading{done: make(chan struct{})}
+		c.loading = l
+		c.p.background(func(ctx context.Context) { c.loadFor(ctx, l) })
 	}
-	return nil
+	c.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
-// observe takes over a revision that was read or written, if it is further than ours, and is not of a past that the core has lost.
-func (c *compaction) observe(of *past, revision int64) {
+// loadFor reads the record for all who wait for it.
+func (c *compaction) loadFor(ctx context.Context, l *loading) {
+	ctx, cancel := context.WithTimeout(ctx, unaryTime)
+	defer cancel()
+	_, _, err := c.load(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loading, l.err = nil, err
+	close(l.done)
+}
+
+// take takes over a record that was read or written, if it is of the past that the core has not lost. Requests are served if no connection was lost since
+// doubts was read. It reports whether another replica has raised the offset since this past began, since it has noticed that the core went back.
+func (c *compaction) take(of *past, s stored, doubts int64) (raised bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of != c.past {
-		return
+		return false
 	}
-	if revision > c.revision {
-		c.set(revision)
+	if tenant := of.tenant.Load(); tenant != nil && s.offset > tenant.Revisions.Offset() {
+		return true
 	}
-	c.isLoaded = true
+	if !c.isLoaded && doubts == c.doubts {
+		c.isLoaded = true
+		c.p.confirm(of, s.offset)
+	}
+	if s.compacted > c.revision {
+		c.revision = s.compacted
+		close(c.changed)
+		c.changed = make(chan struct{})
+		c.p.metrics.compactRevision.Set(float64(s.compacted))
+	}
+	return false
 }
 
-// set changes the revision; the caller holds the lock.
-func (c *compaction) set(revision int64) {
-	c.revision = revision
-	close(c.changed)
-	c.changed = make(chan struct{})
-	c.p.metrics.compactRevision.Set(float64(revision))
-}
-
-// restart forgets the revision, which the core has lost or not: its record says so. Kept in memory only, nothing is compacted any more.
+// restart has the record read again.
 func (c *compaction) restart(after *past) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.past, c.isLoaded = after, c.record == ""
-	c.set(neverCompacted)
+	c.past, c.isLoaded = after, false
 }
 
-// load reads the record: its modification revision (0 when there is none) and the store's revision.
-func (c *compaction) load(ctx context.Context) (modified, current int64, err error) {
+// doubt has the record read again before anything else is served.
+func (c *compaction) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isLoaded = false
+	c.doubts++
+	c.past.confirmed.Store(nil)
+}
+
+// before returns what the record must have in a past, since it was read there or written, and how often all connections were lost.
+func (c *compaction) before(of *past) (least, doubts int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of != c.past || of.tenant.Load() == nil {
+		return neverCompacted, c.doubts
+	}
+	return c.revision, c.doubts
+}
+
+// load reads the record, and raises its offset if need be. It returns the store's header, too.
+func (c *compaction) load(ctx context.Context) (s stored, header wire.Header, err error) {
+	for range compactAttempts {
+		before := c.p.seen()
+		least, doubts := c.before(before.past)
+		if s, header, err = c.get(ctx, before); err != nil {
+			return s, header, err
+		}
+		raised := s
+		if before.past.tenant.Load() == nil {
+			raised = s.above(before.past.shown, header.Revision)
+		}
+		if raised != s && c.record != "" {
+			done, _, err := c.swap(ctx, s.modified, raised)
+			if err != nil {
+				return s, header, err
+			}
+			if !done {
+				continue
+			}
+		}
+		if raised != s {
+			c.p.log.Info("Raised the offset of the tenant's revisions, so that none is below one that it has seen", "offset", raised.offset)
+		}
+		if s.compacted < least || c.take(before.past, raised, doubts) { // it lost what was written there, or another replica has noticed before
+			c.p.wentBack(before, header)
+			return s, header, errWentBack
+		}
+		return raised, header, nil
+	}
+	return s, header, errContended
+}
+
+// errContended answers when others were always faster.
+var errContended = status.Error(codes.Unavailable, "etcd-storage-proxy: the tenant's compact revision is being changed by others, try again")
+
+// get reads the record as it is, with a linearizable read.
+func (c *compaction) get(ctx context.Context, before seen) (s stored, header wire.Header, err error) {
+	if c.record == "" {
+		header, err = c.p.header(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.compacted = c.revision
+		if tenant := before.past.tenant.Load(); tenant != nil {
+			s.offset = tenant.Revisions.Offset()
+		}
+		return s, header, err
+	}
 	var answer etcdserverpb.RangeResponse
-	before := c.p.seen()
 	if err := c.p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, &etcdserverpb.RangeRequest{Key: []byte(c.record)}, &answer); err != nil {
-		return 0, 0, err
+		return s, header, err
 	}
-	if err := c.p.observe(before, wireHeader(answer.Header)); err != nil {
-		return 0, 0, err
+	header = wireHeader(answer.Header)
+	if err := c.p.observe(before, header); err != nil {
+		return s, header, err
 	}
+	s.compacted = neverCompacted
 	for _, kv := range answer.Kvs {
-		modified = kv.ModRevision
-		if err := c.read(before.past, kv); err != nil {
-			return 0, 0, err
+		if s, err = c.parse(kv); err != nil {
+			return s, header, err
 		}
 	}
-	c.observe(before.past, neverCompacted)
-	return modified, answer.Header.Revision, nil
+	return s, header, nil
 }
 
-// read takes over a version of the record.
-func (c *compaction) read(of *past, kv *mvccpb.KeyValue) error {
-	revision, err := strconv.ParseInt(string(kv.Value), 10, 64)
+// parse reads a version of the record.
+func (c *compaction) parse(kv *mvccpb.KeyValue) (stored, error) {
+	s, err := parseStored(string(kv.Value))
 	if err != nil {
-		c.p.log.Error(err, "The record of the tenant's compact revision cannot be read; it must be a decimal number", "record", c.record)
-		return status.Error(codes.Unavailable, "etcd-storage-proxy: the record of the tenant's compact revision cannot be read")
+		c.p.log.Error(err, "The record of the tenant's compact revision cannot be read; it must be a decimal number, or two with a space between", "record", c.record)
+		return s, status.Error(codes.Unavailable, "etcd-storage-proxy: the record of the tenant's compact revision cannot be read")
 	}
-	c.observe(of, revision)
-	return nil
+	s.modified = kv.ModRevision
+	return s, nil
 }
 
 // compact answers KV.Compact: it moves the record forward and never reaches the core's own compaction.
-func (p *Proxy) compact(ctx context.Context, _ *call, request []byte) ([]byte, error) {
+func (p *Proxy) compact(ctx context.Context, call *call, request []byte) ([]byte, error) {
 	asked, err := wire.ParseCompact(request)
 	if err != nil {
 		return nil, err
 	}
-	header, err := p.compaction.advance(ctx, asked.Revision)
+	header, err := p.compaction.advance(ctx, call.seen, asked.Revision)
 	if err != nil {
 		return nil, err
 	}
-	return wire.AppendHeaderField(nil, header), nil
+	return wire.AppendHeaderField(nil, header.For(call.seen.tenant)), nil
 }
 
-// advance makes revision the tenant's compact revision, with etcd's refusals, and returns the header to answer with.
-func (c *compaction) advance(ctx context.Context, revision int64) (wire.Header, error) {
-	of := c.p.past.Load()
-	if c.record == "" {
-		header, err := c.p.header(ctx)
-		if err != nil {
-			return header, err
-		}
-		if err := c.admissible(revision, header.Revision); err != nil {
-			return header, err
-		}
-		c.observe(of, revision)
-		return header, nil
-	}
+// advance makes revision the tenant's compact revision, with etcd's refusals, and returns the core's header to answer with.
+func (c *compaction) advance(ctx context.Context, now seen, revision int64) (wire.Header, error) {
 	for range compactAttempts {
-		modified, current, err := c.load(ctx)
+		s, header, err := c.load(ctx)
+		if err == nil {
+			err = c.p.still(now)
+		}
+		if err == nil {
+			err = c.admissible(revision, now.tenant.Revisions.Show(header.Revision))
+		}
 		if err != nil {
 			return wire.Header{}, err
 		}
-		if err := c.admissible(revision, current); err != nil {
-			return wire.Header{}, err
-		}
-		done, header, err := c.swap(ctx, modified, revision)
-		if err != nil {
-			return wire.Header{}, err
+		s.compacted = revision
+		done := c.record == ""
+		if !done {
+			if done, header, err = c.swap(ctx, s.modified, s); err != nil {
+				return wire.Header{}, err
+			}
 		}
 		if done {
-			c.observe(of, revision)
+			c.take(now.past, s, -1)
 			return header, nil
 		}
 	}
-	return wire.Header{}, status.Error(codes.Unavailable, "etcd-storage-proxy: the tenant's compact revision is being changed by others, try again")
+	return wire.Header{}, errContended
 }
 
 // admissible is etcd's judgment (mvcc's updateCompactRev), in its order.
@@ -213,7 +348,7 @@ func (c *compaction) admissible(revision, current int64) error {
 }
 
 // swap writes the record if it is still the one that was read.
-func (c *compaction) swap(ctx context.Context, modified, revision int64) (bool, wire.Header, error) {
+func (c *compaction) swap(ctx context.Context, modified int64, s stored) (bool, wire.Header, error) {
 	key := []byte(c.record)
 	request := &etcdserverpb.TxnRequest{
 		Compare: []*etcdserverpb.Compare{{
@@ -221,7 +356,7 @@ func (c *compaction) swap(ctx context.Context, modified, revision int64) (bool, 
 			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: modified},
 		}},
 		Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: key, Value: strconv.AppendInt(nil, revision, 10)},
+			RequestPut: &etcdserverpb.PutRequest{Key: key, Value: []byte(s.value())},
 		}}},
 	}
 	var answer etcdserverpb.TxnResponse
@@ -254,9 +389,10 @@ func (c *compaction) run(ctx context.Context) {
 func (c *compaction) followed(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, current, err := c.load(ctx)
+	of := c.p.past.Load()
+	_, header, err := c.load(ctx)
 	if err == nil {
-		err = c.watch(ctx, current+1)
+		err = c.watch(ctx, of, header.Revision+1)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.p.log.V(1).Info("The record of the tenant's compact revision is not being followed", "error", err.Error())
@@ -265,9 +401,8 @@ func (c *compaction) followed(ctx context.Context) bool {
 }
 
 // watch reads changes of the record from a revision on; nil when it worked for a while.
-func (c *compaction) watch(ctx context.Context, from int64) error {
-	of := c.p.past.Load()
-	stream, err := c.p.follow(ctx)
+func (c *compaction) watch(ctx context.Context, of *past, from int64) error {
+	stream, err := c.p.follow(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -297,8 +432,16 @@ func (c *compaction) watch(ctx context.Context, from int64) error {
 		}
 		for _, event := range answer.Events {
 			if event.Type == mvccpb.Event_PUT && event.Kv != nil {
-				_ = c.read(of, event.Kv) // it is logged; the next one may be right
+				c.follow(of, event.Kv, wireHeader(answer.Header))
 			}
 		}
+	}
+}
+
+// follow takes over a version of the record.
+func (c *compaction) follow(of *past, kv *mvccpb.KeyValue, header wire.Header) {
+	s, err := c.parse(kv)
+	if err == nil && c.take(of, s, -1) { // another replica has noticed
+		c.p.wentBack(seen{past: of, revision: of.highest.Load()}, header)
 	}
 }

@@ -6,6 +6,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
 // SetReadPatience sets how long a RangeStream may wait for the tenant to read.
@@ -17,7 +19,7 @@ func (p *Proxy) Poison(forwardRequest, forwardAnswer, unary, stream string) {
 	for method, r := range p.routes {
 		switch method {
 		case forwardRequest:
-			r.forward = &forward{request: func([]byte, []byte) ([]byte, cost, error) { panic("request") }, response: r.forward.response}
+			r.forward = &forward{request: func([]byte, *tenancy.Tenant, []byte) ([]byte, cost, error) { panic("request") }, response: r.forward.response}
 		case forwardAnswer:
 			r.forward = &forward{request: r.forward.request, response: func([]byte, cost, []byte) ([]byte, error) { panic("answer") }}
 		case unary:

@@ -191,47 +191,6 @@ func (r *rpc) later(f func()) {
 	})
 }
 
-// unaryTime bounds what a call may take that goes to the core on the tenant's behalf. It goes on when the tenant gives up, so that its seat
-// is taken for as long as the core works; the core itself gives requests up after some seven seconds.
-const unaryTime = 30 * time.Second
-
-// unary answers a call that the proxy answers itself, or with several calls to the core.
-func (r *rpc) unary(request []byte) {
-	ctx := r.s.Context()
-	if !r.route.local {
-		if !r.sit(ctx) {
-			return
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(r.p.ctx, unaryTime)
-		defer cancel()
-	}
-	response, err := r.route.unary(ctx, &call{method: r.s.Method, requireLeader: r.s.RequireLeader}, request)
-	if err != nil {
-		r.fail(nil, r.p.answer(r.s.Method, err))
-		return
-	}
-	r.p.read(len(response), quota.Small)
-	buf := h2.GetBuf(h2.MessageRoom + len(response))
-	buf.B = append(buf.B[:h2.MessageRoom], response...)
-	r.release(true)
-	r.reply(nil, buf)
-}
-
-// stream serves a streaming call. To begin one costs a call.
-func (r *rpc) stream() error {
-	if !r.route.local {
-		wait, err := r.p.take(quota.Work{Calls: 1}, quota.Small)
-		if err != nil {
-			return err
-		}
-		if ctx := r.s.Context(); wait > 0 && !pause(ctx, wait) {
-			return status.FromContextError(ctx.Err()).Err()
-		}
-	}
-	return r.route.stream(tenantStream{r.s})
-}
-
 // hold counts bytes of a request that has to wait; false if too many wait.
 func (r *rpc) hold(bytes int) bool {
 	if r.p.waiting.Add(int64(bytes)) > r.p.mostWaitingBytes {
@@ -343,7 +302,12 @@ func (r *rpc) leaves() bool {
 
 // rewrite makes the request the core's, and keeps what its answer must be told. A tenant that gave up meanwhile has no response.
 func (r *rpc) rewrite(request []byte) error {
-	out, c, err := r.route.forward.request(r.request.B[:h2.MessageRoom], request)
+	now := r.p.seen()
+	if now.tenant == nil {
+		return errNotLoaded
+	}
+	out, c, err := r.route.forward.request(r.request.B[:h2.MessageRoom], now.tenant, request)
+	c.seen = now
 	r.request.B = out
 	r.mu.Lock()
 	r.cost = c
@@ -460,10 +424,19 @@ func (r *rpc) coreRequest() *h2.Request {
 	}
 }
 
-// start sends the request to the core, logging in and waiting for a connection if need be.
+// start sends the request to the core, logging in and waiting for a connection if need be. When all connections were lost, it waits until it is sure that
+// the core is the one that the request was rewritten for.
 func (r *rpc) start() {
 	ctx := r.s.Context()
-	token, err := r.p.core.login(ctx)
+	now, err := r.p.ready(ctx)
+	if err == nil && now.past != r.cost.seen.past {
+		err = errWentBack
+	}
+	var token string
+	if err == nil {
+		r.cost.seen = now
+		token, err = r.p.core.login(ctx)
+	}
 	if err == nil {
 		r.token = token
 		var call h2.Call
@@ -510,15 +483,18 @@ func (r *rpc) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 	}()
 	f := r.route.forward
 	r.p.read(len(message), r.cost.class())
-	if own != nil && f.inPlace {
+	if own != nil && f.inPlace && r.cost.seen.tenant.Revisions.Offset() == 0 {
 		r.answer = own
 		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost, message)
-		return
+	} else {
+		r.answer = h2.GetBuf(h2.MessageRoom + len(message))
+		r.answer.B, r.err = f.response(r.answer.B[:h2.MessageRoom], r.cost, message)
+		own.MoveHold(r.answer)
+		own.Release()
 	}
-	r.answer = h2.GetBuf(h2.MessageRoom + len(message))
-	r.answer.B, r.err = f.response(r.answer.B[:h2.MessageRoom], r.cost, message)
-	own.MoveHold(r.answer)
-	own.Release()
+	if r.err == nil {
+		r.err = r.p.still(r.cost.seen)
+	}
 }
 
 // Done implements h2.Sink.

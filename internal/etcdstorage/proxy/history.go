@@ -23,6 +23,8 @@ const (
 	// historyProbe is how often the core is asked at most whether it has compacted. It is asked only while half of the budget is used.
 	historyProbe = 2 * time.Second
 	historyPart  = 2
+	// fewTombstones are deleted keys that the core looks at in some 0.3 ms.
+	fewTombstones = 2_000
 )
 
 // history is what the tenant has written since the core's last compaction: keys and values of every change, also of those that are gone. The
@@ -33,6 +35,8 @@ type history struct {
 	limit    int64
 	written  int64  // by all changes that the watch brought
 	freed    int64  // of written, what the core has compacted
+	deleted  int64  // keys that the watch has seen deleted
+	dropped  int64  // of deleted, what the core has compacted
 	marks    []mark // by revision
 	probed   time.Time
 	probing  bool
@@ -40,35 +44,40 @@ type history struct {
 	underWay atomic.Int64
 }
 
-// mark is how much was written up to a revision.
-type mark struct{ revision, written int64 }
+// mark is how much was written and how many keys were deleted up to a revision.
+type mark struct{ revision, written, deleted int64 }
 
 func (h *history) used() int64 { return h.written - h.freed }
+
+// tombstones are the keys that were deleted since the core's last compaction, as far as is known. The core looks at each of them for a range that it lies
+// in, as at one that is there (etcd v3.7.3, mvcc treeIndex).
+func (h *history) tombstones() int64 { return h.deleted - h.dropped }
 
 // wrote counts a change.
 func (h *history) wrote(bytes int) { h.written += int64(bytes) + historyCost }
 
 // at notes that all changes up to a revision were counted.
 func (h *history) at(revision int64) {
-	last := h.freed
+	last := mark{written: h.freed, deleted: h.dropped}
 	if n := len(h.marks); n > 0 {
-		last = h.marks[n-1].written
+		last = h.marks[n-1]
 	}
-	if h.written-last < max(h.limit/historyMarks, 1) {
+	if (h.limit <= 0 || h.written-last.written < max(h.limit/historyMarks, 1)) && h.deleted-last.deleted < fewTombstones {
 		return
 	}
 	if len(h.marks) == 2*historyMarks { // a tenant that goes far beyond what it may cannot, but deletes pass
 		h.marks = append(h.marks[:1], h.marks[2:]...)
 	}
-	h.marks = append(h.marks, mark{revision, h.written})
+	h.marks = append(h.marks, mark{revision, h.written, h.deleted})
 }
 
 // forget frees everything.
-func (h *history) forget() { h.freed, h.marks = h.written, nil }
+func (h *history) forget() { h.freed, h.dropped, h.marks = h.written, h.deleted, nil }
 
 // due reports whether the core should be asked, and notes that it is.
 func (h *history) due(now time.Time) bool {
-	if h.limit <= 0 || h.probing || h.used() < h.limit/historyPart || now.Sub(h.probed) < historyProbe || len(h.marks) == 0 {
+	much := h.limit > 0 && h.used() >= h.limit/historyPart || h.tombstones() >= fewTombstones
+	if !much || h.probing || now.Sub(h.probed) < historyProbe || len(h.marks) == 0 {
 		return false
 	}
 	h.probing, h.probed = true, now
@@ -139,14 +148,14 @@ func (l *ledger) probe(ctx context.Context) {
 		if oldest.revision == 0 {
 			return
 		}
-		request := &etcdserverpb.RangeRequest{Key: []byte(l.p.tenant.Prefix.String()), CountOnly: true, Revision: oldest.revision}
+		request := &etcdserverpb.RangeRequest{Key: []byte(l.p.cfg.Tenant.Prefix.String()), CountOnly: true, Revision: oldest.revision}
 		err := l.p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &etcdserverpb.RangeResponse{})
 		if rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted) {
 			return
 		}
 		l.mu.Lock()
 		if marks := l.history.marks; len(marks) > 0 && marks[0] == oldest {
-			l.history.freed, l.history.marks = oldest.written, marks[1:]
+			l.history.freed, l.history.dropped, l.history.marks = oldest.written, oldest.deleted, marks[1:]
 		}
 		l.mu.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
@@ -23,15 +24,12 @@ func (p *Proxy) kvRoutes() map[string]route {
 	}
 }
 
-func (p *Proxy) rangeRequest(dst, request []byte) ([]byte, cost, error) {
-	out, info, err := wire.AppendRange(dst, p.tenant, request)
+func (p *Proxy) rangeRequest(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
+	out, info, err := wire.AppendRange(dst, tenant, request)
 	if err == nil {
 		err = p.readable(info.Revision)
 	}
-	c := cost{list: info.Large, work: quota.Work{Calls: 1}}
-	if !info.Serializable {
-		c.seen = p.seen()
-	}
+	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}}
 	if err == nil && !info.Single {
 		c.scans = info.Scans
 		p.estimate(&c, out[len(dst):])
@@ -44,28 +42,33 @@ func (p *Proxy) readable(revision int64) error {
 	if revision <= 0 {
 		return nil
 	}
-	compacted, loaded := p.compaction.known()
-	switch {
-	case !loaded:
-		return errNotLoaded
-	case revision < compacted:
+	if revision < p.compaction.Revision() {
 		return rpctypes.ErrGRPCCompacted
 	}
 	return nil
 }
 
+// responded compares the header of a response with what was known when the request began.
+func (p *Proxy) responded(c *cost, header wire.Header) error {
+	if c.stale {
+		p.glimpse(c.seen, header)
+		return nil
+	}
+	return p.observe(c.seen, header)
+}
+
 func (p *Proxy) rangeResponse(dst []byte, c cost, response []byte) ([]byte, error) {
-	out, info, err := wire.AppendRangeResponse(dst, p.tenant, response)
+	out, info, err := wire.AppendRangeResponse(dst, c.seen.tenant, response)
 	if err == nil {
 		p.counted(&c, info.Count)
-		err = p.observe(c.seen, info.Header)
+		err = p.responded(&c, info.Header)
 	}
 	return out, err
 }
 
-func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
+func (p *Proxy) putRequest(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
 	g, visit := p.growth()
-	out, _, err := wire.AppendPutVisiting(dst, p.tenant, request, visit)
+	out, info, err := wire.AppendPutVisiting(dst, tenant, request, visit)
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
@@ -74,7 +77,11 @@ func (p *Proxy) putRequest(dst, request []byte) ([]byte, cost, error) {
 	}
 	state, err := p.room(g)
 	bytes := len(out) - len(dst)
-	return out, cost{state: state, written: bytes, work: logged(bytes), seen: p.seen()}, err
+	c := cost{state: state, written: bytes, work: logged(bytes)}
+	if info.Lease != 0 {
+		c.work.Deleted = 1 // when the lease ends, without a request of the tenant's or with one for all its keys
+	}
+	return out, c, err
 }
 
 // growth returns what is told of a request's puts; nil without a quota.
@@ -124,9 +131,9 @@ func (p *Proxy) sized(bytes int) error {
 }
 
 func (p *Proxy) putResponse(dst []byte, c cost, response []byte) ([]byte, error) {
-	out, info, err := wire.AppendPutResponse(dst, p.tenant, response)
+	out, info, err := wire.AppendPutResponse(dst, c.seen.tenant, response)
 	if err == nil {
-		err = p.observe(c.seen, info.Header)
+		err = p.responded(&c, info.Header)
 	}
 	if err == nil {
 		p.changed(c.state, info)
@@ -135,12 +142,12 @@ func (p *Proxy) putResponse(dst []byte, c cost, response []byte) ([]byte, error)
 	return out, err
 }
 
-func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, cost, error) {
-	out, info, err := wire.AppendDeleteRange(dst, p.tenant, request)
+func (p *Proxy) deleteRequest(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
+	out, info, err := wire.AppendDeleteRange(dst, tenant, request)
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	c := cost{list: info.PrevKV && !info.Single, work: logged(len(out) - len(dst)), seen: p.seen()}
+	c := cost{list: info.PrevKV && !info.Single, work: logged(len(out) - len(dst))}
 	if err == nil && !info.Single {
 		c.bound([]wire.Span{wire.SpanOf(out[len(dst):])}, mostKeys)
 	}
@@ -148,10 +155,10 @@ func (p *Proxy) deleteRequest(dst, request []byte) ([]byte, cost, error) {
 }
 
 func (p *Proxy) deleteResponse(dst []byte, c cost, response []byte) ([]byte, error) {
-	out, info, err := wire.AppendDeleteRangeResponse(dst, p.tenant, response)
+	out, info, err := wire.AppendDeleteRangeResponse(dst, c.seen.tenant, response)
 	if err == nil {
 		p.pay(quota.Work{Deleted: info.Removed}, c.class())
-		err = p.observe(c.seen, info.Header)
+		err = p.responded(&c, info.Header)
 	}
 	if err == nil {
 		p.changed(c.state, info)
@@ -159,24 +166,18 @@ func (p *Proxy) deleteResponse(dst []byte, c cost, response []byte) ([]byte, err
 	return out, err
 }
 
-func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
-	compacted, loaded := p.compaction.known()
+func (p *Proxy) txnRequest(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
 	g, visit := p.growth()
-	out, info, err := wire.AppendTxnVisiting(dst, p.tenant, request, compacted, visit)
-	switch {
-	case err != nil:
+	out, info, err := wire.AppendTxnVisiting(dst, tenant, request, p.compaction.Revision(), visit)
+	if err != nil {
 		return out, cost{}, err
-	case info.MinRevision > 0 && !loaded:
-		return out, cost{}, errNotLoaded
 	}
-	c := cost{list: info.Large, work: quota.Work{Calls: 1}}
+	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}}
 	if !info.ReadOnly {
 		c.work = logged(len(out) - len(dst))
 	}
+	c.work.Deleted = int64(info.Leased)
 	c.work.Parts = info.Compares + info.Ranges + info.Puts + info.Deletes
-	if !info.Serializable {
-		c.seen = p.seen()
-	}
 	if info.ReadOnly {
 		c.bound(info.Spans, mostKeys)
 		return out, c, nil
@@ -193,12 +194,12 @@ func (p *Proxy) txnRequest(dst, request []byte) ([]byte, cost, error) {
 }
 
 func (p *Proxy) txnResponse(dst []byte, c cost, response []byte) ([]byte, error) {
-	out, info, err := wire.AppendTxnResponse(dst, p.tenant, response)
+	out, info, err := wire.AppendTxnResponse(dst, c.seen.tenant, response)
 	if err == nil && info.Counted+info.Removed > 1 { // a key more or less is in the price of its operation
 		p.pay(quota.Work{Keys: info.Counted, Deleted: info.Removed}, c.class())
 	}
 	if err == nil {
-		err = p.observe(c.seen, info.Header)
+		err = p.responded(&c, info.Header)
 	}
 	if err == nil {
 		p.changed(c.state, info)

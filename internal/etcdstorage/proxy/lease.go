@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -34,35 +35,42 @@ func (p *Proxy) leaseRoutes() map[string]route {
 	return map[string]route{
 		etcdserverpb.Lease_LeaseGrant_FullMethodName: {unary: p.leaseGrant, logged: true},
 		etcdserverpb.Lease_LeaseRevoke_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, cost, error) {
-				dst, lease, err := wire.AppendLeaseRevoke(dst, p.tenant, request)
-				return dst, cost{state: lease, work: logged(0)}, err
+			request: func(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
+				dst, lease, err := wire.AppendLeaseRevoke(dst, tenant, request)
+				return dst, cost{state: lease, stale: true, work: logged(0)}, err
 			},
-			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
-				dst, _, err := wire.AppendLeaseRevokeResponse(dst, p.tenant, response)
+			response: func(dst []byte, c cost, response []byte) ([]byte, error) {
+				dst, info, err := wire.AppendLeaseRevokeResponse(dst, c.seen.tenant, response)
 				if err == nil {
 					p.leases.revoked()
+					err = p.responded(&c, info.Header)
 				}
 				return dst, err
 			},
 		}},
 		etcdserverpb.Lease_LeaseTimeToLive_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, cost, error) {
-				dst, lease, err := wire.AppendLeaseTimeToLive(dst, p.tenant, request)
-				return dst, cost{state: lease, work: quota.Work{Calls: 1}}, err
+			request: func(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
+				dst, lease, err := wire.AppendLeaseTimeToLive(dst, tenant, request)
+				return dst, cost{state: lease, stale: true, work: quota.Work{Calls: 1}}, err
 			},
-			response: func(dst []byte, asked cost, response []byte) ([]byte, error) {
-				dst, _, err := wire.AppendLeaseTimeToLiveResponse(dst, p.tenant, response, asked.state)
+			response: func(dst []byte, c cost, response []byte) ([]byte, error) {
+				dst, info, err := wire.AppendLeaseTimeToLiveResponse(dst, c.seen.tenant, response, c.state)
+				if err == nil {
+					err = p.responded(&c, info.Header)
+				}
 				return dst, err
 			},
 		}},
 		etcdserverpb.Lease_LeaseLeases_FullMethodName: {forward: &forward{
-			request: func(dst, request []byte) ([]byte, cost, error) {
-				dst, err := wire.AppendLeaseLeases(dst, p.tenant, request)
-				return dst, cost{work: quota.Work{Calls: 1}}, err
+			request: func(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
+				dst, err := wire.AppendLeaseLeases(dst, tenant, request)
+				return dst, cost{stale: true, work: quota.Work{Calls: 1}}, err
 			},
-			response: func(dst []byte, _ cost, response []byte) ([]byte, error) {
-				dst, _, err := wire.AppendLeaseLeasesResponse(dst, p.tenant, response)
+			response: func(dst []byte, c cost, response []byte) ([]byte, error) {
+				dst, info, err := wire.AppendLeaseLeasesResponse(dst, c.seen.tenant, response)
+				if err == nil {
+					err = p.responded(&c, info.Header)
+				}
 				return dst, err
 			},
 		}},
@@ -91,14 +99,18 @@ func (p *Proxy) grant(ctx context.Context, c *call, request []byte) ([]byte, err
 		if err != nil {
 			return nil, err
 		}
-		out, grant, err := wire.AppendLeaseGrant(nil, p.tenant, request, draw)
+		tenant := c.seen.tenant
+		out, grant, err := wire.AppendLeaseGrant(nil, tenant, request, draw)
 		if err != nil {
 			return nil, err
 		}
 		response, err := p.up.Unary(ctx, c.method, c.requireLeader, out)
 		switch {
 		case err == nil:
-			response, _, err = wire.AppendLeaseGrantResponse(nil, p.tenant, response, grant.Visible)
+			response, info, err := wire.AppendLeaseGrantResponse(nil, tenant, response, grant.Visible)
+			if err == nil {
+				p.glimpse(c.seen, info.Header)
+			}
 			return response, err
 		case !grant.Drawn || rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseExist):
 			return nil, err
@@ -126,7 +138,11 @@ func drawLease() (uint32, error) {
 func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	k := keepAlive{tenant: p.tenant, stream: stream}
+	now, err := p.ready(ctx)
+	if err != nil {
+		return err
+	}
+	k := keepAlive{p: p, seen: now, stream: stream}
 	if err := k.connect(ctx, p.up); err != nil {
 		return err
 	}
@@ -137,7 +153,6 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 		}
 		return m, err
 	})
-	over := p.past.Load().over
 	open := requests // nil while the core's answer is awaited
 	for {
 		retired := k.retired
@@ -148,7 +163,7 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 		select {
 		case <-p.draining:
 			return errDraining
-		case <-over:
+		case <-now.past.over:
 			return errWentBack
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
@@ -174,7 +189,8 @@ func (p *Proxy) leaseKeepAlive(stream ServerStream) error {
 
 // keepAlive is one stream of keep-alives.
 type keepAlive struct {
-	tenant    *tenancy.Tenant
+	p         *Proxy
+	seen      seen
 	stream    ServerStream
 	core      ClientStream
 	responses <-chan received
@@ -185,6 +201,9 @@ type keepAlive struct {
 
 // connect opens a stream to the core in place of the one that there was, if there was one.
 func (k *keepAlive) connect(ctx context.Context, up upstream) error {
+	if now, err := k.p.ready(ctx); err != nil || now.past != k.seen.past {
+		return cmp.Or(err, errWentBack)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	core, err := up.Stream(ctx, etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, k.stream.RequireLeader())
 	if err != nil {
@@ -203,7 +222,7 @@ func (k *keepAlive) request(r received) (err error) {
 		return r.err
 	}
 	var out []byte
-	if out, k.asked, err = wire.AppendLeaseKeepAlive(nil, k.tenant, r.message); err != nil {
+	if out, k.asked, err = wire.AppendLeaseKeepAlive(nil, k.seen.tenant, r.message); err != nil {
 		return err
 	}
 	if err := k.core.Send(out); !errors.Is(err, io.EOF) { // if it is, the responses have the reason
@@ -219,7 +238,10 @@ func (k *keepAlive) response(r received) error {
 	case r.err != nil:
 		return r.err
 	}
-	out, _, err := wire.AppendLeaseKeepAliveResponse(nil, k.tenant, r.message, k.asked)
+	out, info, err := wire.AppendLeaseKeepAliveResponse(nil, k.seen.tenant, r.message, k.asked)
+	if err == nil {
+		k.p.glimpse(k.seen, info.Header)
+	}
 	if err != nil {
 		return err
 	}

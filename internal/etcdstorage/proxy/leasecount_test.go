@@ -22,6 +22,7 @@ import (
 // leaseCore is a core that makes leases, and whose answers about them the test holds back.
 type leaseCore struct {
 	pb.UnimplementedLeaseServer
+	pb.UnimplementedKVServer
 	listing chan struct{}                 // told of each request to list the leases
 	list    chan int64                    // how many leases the answer has
 	refusal atomic.Pointer[status.Status] // of a grant
@@ -35,6 +36,7 @@ func newLeaseCore(tb testing.TB) (c *leaseCore, address string) {
 	l := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	server := grpc.NewServer()
 	pb.RegisterLeaseServer(server, c)
+	pb.RegisterKVServer(server, c)
 	go func() { _ = server.Serve(l) }()
 	tb.Cleanup(server.Stop)
 	return c, l.Addr().String()
@@ -53,6 +55,11 @@ func (c *leaseCore) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// Range finds nothing.
+func (c *leaseCore) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil
 }
 
 // LeaseGrant grants unless the test has it otherwise.

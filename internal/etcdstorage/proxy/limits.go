@@ -160,7 +160,7 @@ func uncertain(code codes.Code) bool {
 func (l *leaseCount) ask(ctx context.Context) (int, error) {
 	l.mu.Unlock()
 	defer l.mu.Lock()
-	request, err := wire.AppendLeaseLeases(nil, l.p.tenant, nil)
+	request, err := wire.AppendLeaseLeases(nil, &l.p.cfg.Tenant, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -168,6 +168,6 @@ func (l *leaseCount) ask(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, info, err := wire.AppendLeaseLeasesResponse(nil, l.p.tenant, answer)
+	_, info, err := wire.AppendLeaseLeasesResponse(nil, &l.p.cfg.Tenant, answer)
 	return info.Leases, err
 }

@@ -66,7 +66,7 @@ func (p *Proxy) callCore(ctx context.Context, method string, request, response p
 // header is the core's header of this moment, by a linearizable read of one key of the tenant's.
 func (p *Proxy) header(ctx context.Context) (wire.Header, error) {
 	var answer etcdserverpb.RangeResponse
-	request := &etcdserverpb.RangeRequest{Key: []byte(p.tenant.Prefix.String()), CountOnly: true}
+	request := &etcdserverpb.RangeRequest{Key: []byte(p.cfg.Tenant.Prefix.String()), CountOnly: true}
 	before := p.seen()
 	if err := p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
 		return wire.Header{}, err
@@ -113,7 +113,7 @@ func encode(m proto.Message) ([]byte, error) {
 }
 
 // maintenanceStatus answers Maintenance.Status: the core's version and header, the tenant's size, and nothing else of the cluster.
-func (p *Proxy) maintenanceStatus(ctx context.Context, _ *call, request []byte) ([]byte, error) {
+func (p *Proxy) maintenanceStatus(ctx context.Context, c *call, request []byte) ([]byte, error) {
 	if err := parse(request, &etcdserverpb.StatusRequest{}); err != nil {
 		return nil, err
 	}
@@ -121,12 +121,14 @@ func (p *Proxy) maintenanceStatus(ctx context.Context, _ *call, request []byte) 
 	if err := p.callCore(ctx, etcdserverpb.Maintenance_Status_FullMethodName, &etcdserverpb.StatusRequest{}, &core); err != nil {
 		return nil, err
 	}
+	header := wireHeader(core.Header)
+	p.glimpse(c.seen, header)
 	size, err := p.ledger.size(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &etcdserverpb.StatusResponse{
-		Header: core.Header, Version: core.Version, StorageVersion: core.StorageVersion, RaftTerm: core.RaftTerm, Leader: core.Leader,
+		Header: pbHeader(header.For(c.seen.tenant)), Version: core.Version, StorageVersion: core.StorageVersion, RaftTerm: core.RaftTerm, Leader: core.Leader,
 		IsLearner: core.IsLearner, DbSize: size, DbSizeInUse: size, DowngradeInfo: &etcdserverpb.DowngradeInfo{},
 	}
 	for _, e := range core.Errors { // what concerns the tenant, too; the rest is the cluster's affair
@@ -197,17 +199,18 @@ func (p *Proxy) alarm(ctx context.Context, c *call, request []byte) ([]byte, err
 			return nil, err
 		}
 	}
+	header = header.For(c.seen.tenant)
 	if !full {
 		return wire.AppendHeaderField(nil, header), nil
 	}
 	return encode(&etcdserverpb.AlarmResponse{
-		Header: &etcdserverpb.ResponseHeader{ClusterId: header.ClusterID, MemberId: header.MemberID, Revision: header.Revision, RaftTerm: header.RaftTerm},
+		Header: pbHeader(header),
 		Alarms: []*etcdserverpb.AlarmMember{noSpaceAlarm(header.MemberID)},
 	})
 }
 
 // memberList answers with one member, whose client URL is the tenant's endpoint.
-func (p *Proxy) memberList(ctx context.Context, _ *call, request []byte) ([]byte, error) {
+func (p *Proxy) memberList(ctx context.Context, c *call, request []byte) ([]byte, error) {
 	if err := parse(request, &etcdserverpb.MemberListRequest{}); err != nil {
 		return nil, err
 	}
@@ -219,11 +222,11 @@ func (p *Proxy) memberList(ctx context.Context, _ *call, request []byte) ([]byte
 	if p.cfg.AdvertiseURL != "" {
 		member.ClientURLs = []string{p.cfg.AdvertiseURL}
 	}
-	return encode(&etcdserverpb.MemberListResponse{Header: pbHeader(header), Members: []*etcdserverpb.Member{member}})
+	return encode(&etcdserverpb.MemberListResponse{Header: pbHeader(header.For(c.seen.tenant)), Members: []*etcdserverpb.Member{member}})
 }
 
 // authStatus reports that there is no authentication of etcd's kind: the client certificate says who the tenant is.
-func (p *Proxy) authStatus(ctx context.Context, _ *call, request []byte) ([]byte, error) {
+func (p *Proxy) authStatus(ctx context.Context, c *call, request []byte) ([]byte, error) {
 	if err := parse(request, &etcdserverpb.AuthStatusRequest{}); err != nil {
 		return nil, err
 	}
@@ -231,7 +234,7 @@ func (p *Proxy) authStatus(ctx context.Context, _ *call, request []byte) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return encode(&etcdserverpb.AuthStatusResponse{Header: pbHeader(header), AuthRevision: 1}) // 1 is etcd's own number before AuthEnable
+	return encode(&etcdserverpb.AuthStatusResponse{Header: pbHeader(header.For(c.seen.tenant)), AuthRevision: 1}) // 1 is etcd's own number before AuthEnable
 }
 
 // healthCheck answers Health.Check for the server as a whole and for any service: this is about the process; Ready is about the core.

@@ -27,6 +27,7 @@ type metrics struct {
 	renewals        prometheus.Counter
 	wentBack        prometheus.Counter
 	compactRevision prometheus.Gauge
+	revisionOffset  prometheus.Gauge
 	keys            prometheus.Gauge
 	bytes           prometheus.Gauge
 	exceeded        prometheus.Gauge
@@ -75,6 +76,10 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 			Name: "mooring_etcdstorage_proxy_compact_revision", ConstLabels: labels,
 			Help: "The tenant's compact revision; -1 before its first compaction.",
 		}),
+		revisionOffset: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_etcdstorage_proxy_revision_offset", ConstLabels: labels,
+			Help: "By how much the revisions that the tenant sees are above the core's; 0 unless the core went back while the tenant was served.",
+		}),
 		keys: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_etcdstorage_proxy_keys", ConstLabels: labels, Help: "The tenant's keys at the last count; -1 before the first.",
 		}),
@@ -94,7 +99,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	})
 	m.wentBack = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mooring_etcdstorage_proxy_core_went_back_total", ConstLabels: labels,
-		Help: "How often the core etcd went back to a revision below one that was seen, as after a restore from a backup.",
+		Help: "How often the core etcd lost revisions that were seen, as after a restore from a backup.",
 	})
 	m.compactRevision.Set(neverCompacted)
 	m.keys.Set(-1)
@@ -104,7 +109,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.keys, m.bytes,
+		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.revisionOffset, m.keys, m.bytes,
 		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals, m.wentBack,
 	} {
 		if err := registry.Register(c); err != nil {

@@ -122,12 +122,12 @@ const (
 // Proxy serves one tenant. Make one with New.
 type Proxy struct {
 	cfg        Config
-	tenant     *tenancy.Tenant
 	log        logr.Logger
 	routes     map[string]route
 	core       *core
 	past       atomic.Pointer[past]
 	restarting sync.Mutex // held while another past begins
+	verifying  atomic.Bool
 	hub        *watch.Hub
 	up         upstream // is core; what handlers use
 	compaction *compaction
@@ -187,7 +187,6 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{cfg: cfg, log: cfg.Logger, metrics: m, draining: make(chan struct{}), readPatience: readPatience}
-	p.tenant = &p.cfg.Tenant
 	p.past.Store(&past{over: make(chan struct{})})
 	p.answers = h2.NewBudget(cfg.AnswerBytes, m.waited(limitAnswers).Inc)
 	p.mostWaitingBytes = max(cfg.AnswerBytes/waitingPart, int64(cfg.MaxRequestBytes)+requestOverhead)

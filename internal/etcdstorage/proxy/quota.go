@@ -71,11 +71,20 @@ func newLedger(p *Proxy) *ledger {
 // enforced reports whether there is a quota.
 func (l *ledger) enforced() bool { return l.limits != (quota.Limits{}) }
 
-// mostKeys is how many keys the tenant has at most, and whether that is known.
-func (l *ledger) mostKeys() (keys int64, known bool) {
+// mostKeys is how many keys the tenant has at most, and whether that is known, and how many it has deleted since the core's last compaction, unless
+// they are few.
+func (l *ledger) mostKeys() (keys, tombstones int64, known bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.book.Most().Keys, l.counted
+	if tombstones = l.history.tombstones(); tombstones < fewTombstones {
+		tombstones = 0
+	}
+	due := tombstones > 0 && l.history.due(clock())
+	keys, known = l.book.Most().Keys, l.counted
+	l.mu.Unlock()
+	if due {
+		l.p.background(l.probe)
+	}
+	return keys, tombstones, known
 }
 
 // begin starts following the tenant's keys, once.
@@ -322,7 +331,7 @@ func (l *ledger) followed(ctx context.Context, counted **past) error {
 		}
 		*counted = now
 	}
-	began, err := l.watch(ctx)
+	began, err := l.watch(ctx, *counted)
 	if errors.Is(err, errRecount) {
 		*counted = nil
 	}
@@ -335,20 +344,15 @@ func (l *ledger) followed(ctx context.Context, counted **past) error {
 // count reads all keys as of one revision. What it has read of a past that the core has lost meanwhile is of no use.
 func (l *ledger) count(ctx context.Context, of *past) error {
 	book := newBook()
-	var revision int64
-	prefix := len(l.p.tenant.Prefix.String())
+	prefix := len(l.p.cfg.Tenant.Prefix.String())
 	rate := int64(usageScanRate)
 	if l.enforced() {
 		rate = quotaScanRate
 	}
-	err := l.p.pages(ctx, rate, func(page *etcdserverpb.RangeResponse) int64 {
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
+	revision, err := l.p.everything(ctx, rate, func(kvs []*mvccpb.KeyValue) {
+		for _, kv := range kvs {
 			book.Put(kv.Key[prefix:], len(kv.Key)+len(kv.Value))
 		}
-		return revision
 	})
 	if err != nil {
 		return err
@@ -378,9 +382,8 @@ func (l *ledger) takeOver(book *quota.Ledger, of *past) error {
 }
 
 // watch follows all keys of the tenant from where the ledger is.
-func (l *ledger) watch(ctx context.Context) (began bool, err error) {
-	of := l.p.past.Load()
-	stream, err := l.p.follow(ctx)
+func (l *ledger) watch(ctx context.Context, of *past) (began bool, err error) {
+	stream, err := l.p.follow(ctx, of)
 	if err != nil {
 		return false, err
 	}
@@ -389,7 +392,7 @@ func (l *ledger) watch(ctx context.Context) (began bool, err error) {
 	l.mu.Unlock()
 	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
 		CreateRequest: &etcdserverpb.WatchCreateRequest{
-			Key: []byte(l.p.tenant.Prefix.String()), RangeEnd: []byte(l.p.tenant.Prefix.End()), StartRevision: from,
+			Key: []byte(l.p.cfg.Tenant.Prefix.String()), RangeEnd: []byte(l.p.cfg.Tenant.Prefix.End()), StartRevision: from,
 			ProgressNotify: true, // so that an idle tenant's place is not compacted away beneath it
 			Fragment:       true,
 		},
@@ -415,20 +418,21 @@ func (l *ledger) watch(ctx context.Context) (began bool, err error) {
 		case answer.Canceled:
 			return began, fmt.Errorf("the core ended the watch of the tenant's keys (%s): %w", answer.CancelReason, io.EOF)
 		}
-		of.see(answer.GetHeader().GetRevision())
+		of.see(wireHeader(answer.Header))
 		l.follow(&answer)
 	}
 }
 
 // follow takes over what a watch brought. A fragment of a revision does not yet bring the ledger to it: the rest would be lost with the stream.
 func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
-	prefix := len(l.p.tenant.Prefix.String())
+	prefix := len(l.p.cfg.Tenant.Prefix.String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, event := range answer.Events {
 		if event.Type == mvccpb.Event_DELETE {
 			l.book.Delete(event.Kv.Key[prefix:])
 			l.history.wrote(len(event.Kv.Key))
+			l.history.deleted++
 			continue
 		}
 		l.history.wrote(len(event.Kv.Key) + len(event.Kv.Value))

@@ -32,19 +32,18 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	if err != nil {
 		return err
 	}
-	out, info, err := wire.AppendRangeStream(nil, p.tenant, request)
+	now, err := p.ready(stream.Context())
+	if err != nil {
+		return err
+	}
+	out, info, err := wire.AppendRangeStream(nil, now.tenant, request)
 	if err == nil {
 		err = p.readable(info.Revision)
-	}
-	if errors.Is(err, errNotLoaded) {
-		if err = p.compaction.wait(stream.Context()); err == nil {
-			err = p.readable(info.Revision)
-		}
 	}
 	if err != nil {
 		return err
 	}
-	c := cost{list: true, work: quota.Work{Calls: 1}}
+	c := cost{list: true, seen: now, stale: info.Serializable, work: quota.Work{Calls: 1}}
 	if !info.Single {
 		p.estimate(&c, out)
 	}
@@ -58,9 +57,6 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	}
 	if s, ok := stream.(tenantStream); ok {
 		s.s.Uncounted = true // there are no more of them than seats
-	}
-	if !info.Serializable {
-		c.seen = p.seen()
 	}
 	return p.rangeFrom(stream, out, &c)
 }
@@ -119,10 +115,13 @@ func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, c *cost) err
 		if err := p.await(stream.Context(), quota.Work{Read: int64(len(chunk))}); err != nil {
 			return err
 		}
-		answer, info, err := wire.AppendRangeStreamResponse(chunk[:0], p.tenant, chunk)
+		answer, info, err := wire.AppendRangeStreamResponse(roomFor(c, chunk), c.seen.tenant, chunk)
 		if err == nil && info.HasHeader {
 			p.counted(c, info.Count)
-			err = p.observe(c.seen, info.Header)
+			err = p.responded(c, info.Header)
+		}
+		if err == nil {
+			err = p.still(c.seen)
 		}
 		if err != nil {
 			return err
@@ -131,6 +130,14 @@ func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, c *cost) err
 			return err
 		}
 	}
+}
+
+// roomFor is where a chunk is rewritten: where it is, unless it may become longer.
+func roomFor(c *cost, chunk []byte) []byte {
+	if c.seen.tenant.Revisions.Offset() > 0 {
+		return nil
+	}
+	return chunk[:0]
 }
 
 // patiently sends a message and waits until the client has taken it; when that takes too long the stream ends, with what it holds. So a stream that has a

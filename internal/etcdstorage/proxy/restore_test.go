@@ -21,19 +21,12 @@ import (
 )
 
 // TestRestoredCore restores the core from a backup beneath a tenant with a quota, in four ways. Afterwards the tenant has what the backup had, can read it
-// at the revision of the core, and can write as much as its quota leaves, without a restart of the proxy.
+// at the newest revision, and can write as much as its quota leaves, without a restart of the proxy. A revision that it saw before is compacted. Each way is
+// noticed: what the tenant compacted after the backup is lost.
 func TestRestoredCore(t *testing.T) {
 	t.Parallel()
 	const before, after, most = 5, 5, 12
-	for name, c := range map[string]struct {
-		flags   []string
-		noticed float64
-	}{
-		"the same cluster ID":        {nil, 1},
-		"another cluster ID":         {[]string{"--initial-cluster-token=restored"}, 1},
-		"bumped":                     {[]string{"--bump-revision=1000000", "--mark-compacted"}, 0},
-		"bumped, another cluster ID": {[]string{"--bump-revision=1000000", "--mark-compacted", "--initial-cluster-token=restored"}, 0},
-	} {
+	for name, flags := range restores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			core := testkit.NewEtcdWith(t)
@@ -62,10 +55,10 @@ func TestRestoredCore(t *testing.T) {
 				ended <- err
 			}()
 
-			core.Restore(t, backup, c.flags...)
+			core.Restore(t, backup, flags...)
 			testkit.Eventually(t, "the proxy to serve the restored core", func() string { return text(s.Ready(ctx)) })
-			if got := metric(t, s.Registry, "mooring_etcdstorage_proxy_core_went_back_total"); got != c.noticed {
-				t.Errorf("noticed %v times, want %v", got, c.noticed)
+			if got := metric(t, s.Registry, "mooring_etcdstorage_proxy_core_went_back_total"); got != 1 {
+				t.Errorf("noticed %v times", got)
 			}
 			if err := <-ended; status.Code(err) != codes.Unavailable {
 				t.Error("a stream from before ended with", err)
@@ -73,6 +66,12 @@ func TestRestoredCore(t *testing.T) {
 			restored, err := s.Client.Get(ctx, "key-", clientv3.WithPrefix())
 			if err != nil || restored.Count != before {
 				t.Fatalf("%v, %v", restored, err)
+			}
+			if restored.Header.Revision <= last.Header.Revision {
+				t.Errorf("revision %d after %d", restored.Header.Revision, last.Header.Revision)
+			}
+			if _, err := s.Client.Get(ctx, "key-00", clientv3.WithRev(last.Header.Revision)); !errors.Is(err, rpctypes.ErrCompacted) {
+				t.Errorf("a read at a revision from before: %v", err)
 			}
 			at, err := s.Client.Get(ctx, "key-", clientv3.WithPrefix(), clientv3.WithRev(restored.Header.Revision))
 			if err != nil || at.Count != before {
@@ -84,6 +83,77 @@ func TestRestoredCore(t *testing.T) {
 			}
 			watchesAgain(ctx, t, s.Client, restored.Header.Revision+1, most-before)
 		})
+	}
+}
+
+// TestOffsetIsShared: a replica that has seen nothing of a restore takes over the offset that another has recorded, and ends what began before; one that
+// starts afterwards begins with it. Every kind of response has it, and a revision from before is compacted for every kind of request.
+func TestOffsetIsShared(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcdWith(t)
+	replica := start(t, configure(t, core.Endpoint))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	before := must.Get(replica.Client.Put(ctx, "k", "v")).Or(t).Header.Revision
+	const offset = 5_000_000
+	must.Get(core.Client.Put(ctx, "/.etcd.mooring.dev/tenants/a/compact-revision", fmt.Sprint(offset+1, " ", offset))).Or(t)
+	testkit.Eventually(t, "the replica to follow", func() string {
+		if got := metric(t, replica.Registry, "mooring_etcdstorage_proxy_revision_offset"); got != offset {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+	for name, s := range map[string]*served{"the replica": replica, "one that starts afterwards": start(t, configure(t, core.Endpoint))} {
+		c := s.Client
+		put := must.Get(c.Put(ctx, "k", "v")).Or(t)
+		got := must.Get(c.Get(ctx, "k")).Or(t)
+		lease := must.Get(c.Grant(ctx, 60)).Or(t)
+		event := <-c.Watch(ctx, "k", clientv3.WithRev(got.Kvs[0].ModRevision))
+		for kind, revision := range map[string]int64{
+			"a put": put.Header.Revision, "a range": got.Header.Revision, "a key": got.Kvs[0].ModRevision, "a lease": lease.Revision,
+			"its renewal": must.Get(c.KeepAliveOnce(ctx, lease.ID)).Or(t).Revision, "its time to live": must.Get(c.TimeToLive(ctx, lease.ID)).Or(t).Revision,
+			"its end": must.Get(c.Revoke(ctx, lease.ID)).Or(t).Header.Revision, "the status": must.Get(c.Status(ctx, s.Endpoint)).Or(t).Header.Revision,
+			"the members": must.Get(c.MemberList(ctx)).Or(t).Header.Revision, "the alarms": must.Get(c.AlarmList(ctx)).Or(t).Header.Revision,
+			"a watch": event.Header.Revision, "a Txn": must.Get(c.Txn(ctx).Commit()).Or(t).Header.Revision,
+		} {
+			if want := offset + core.Revision(t); revision != want {
+				t.Errorf("%s: %s has revision %d, want %d", name, kind, revision, want)
+			}
+		}
+		if e := event.Events[0].Kv; e.ModRevision != put.Header.Revision || e.CreateRevision != offset+before {
+			t.Errorf("%s: an event is of revisions %d, %d", name, e.CreateRevision, e.ModRevision)
+		}
+		lost := <-c.Watch(ctx, "k", clientv3.WithRev(before))
+		_, read := c.Get(ctx, "k", clientv3.WithRev(before))
+		_, inTxn := c.Txn(ctx).Then(clientv3.OpGet("k", clientv3.WithRev(before))).Commit()
+		_, compact := c.Compact(ctx, before)
+		for kind, err := range map[string]error{"a read": read, "a read in a Txn": inTxn, "a compaction": compact, "a watch": lost.Err()} {
+			if !errors.Is(err, rpctypes.ErrCompacted) {
+				t.Errorf("%s: %s at a revision from before: %v", name, kind, err)
+			}
+		}
+		if lost.CompactRevision <= offset {
+			t.Errorf("%s: a watch was compacted at %d", name, lost.CompactRevision)
+		}
+		if r := must.Get(c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("k"), "=", before)).Commit()).Or(t); r.Succeeded {
+			t.Errorf("%s: a comparison with a revision from before holds", name)
+		}
+		now := got.Header.Revision
+		must.Get(c.Compact(ctx, now)).Or(t)
+		if _, err := c.Get(ctx, "k", clientv3.WithRev(now-1)); !errors.Is(err, rpctypes.ErrCompacted) {
+			t.Errorf("%s: a read below a compaction: %v", name, err)
+		}
+	}
+}
+
+// restores are the flags of etcdutl for the four ways.
+func restores() map[string][]string {
+	const token = "--initial-cluster-token=restored"
+	return map[string][]string{
+		"the same cluster ID":        nil,
+		"another cluster ID":         {token},
+		"bumped":                     {"--bump-revision=1000000", "--mark-compacted"},
+		"bumped, another cluster ID": {"--bump-revision=1000000", "--mark-compacted", token},
 	}
 }
 

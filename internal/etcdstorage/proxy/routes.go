@@ -6,12 +6,15 @@ package proxy
 import (
 	"context"
 	"maps"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// call is what a unary handler knows of its RPC in addition to the request.
+// call is what a unary handler knows of its RPC in addition to the request. seen is not set for what is local.
 type call struct {
 	method        string
 	requireLeader bool
+	seen          seen
 }
 
 // route answers one method; exactly one of its handlers is set.
@@ -30,9 +33,10 @@ type route struct {
 //
 // Their errors: *wire.RequestError and status errors are the answer, *wire.BoundaryError is a violation of the boundary, all else is Internal.
 type forward struct {
-	// request appends the rewritten request to dst. The cost is handed to response.
-	request func(dst, request []byte) (out []byte, c cost, err error)
-	// response appends the rewritten response to dst. With inPlace, dst may end where response begins, in one array: nothing becomes longer.
+	// request appends the rewritten request to dst. The cost is handed to response, with what was seen before.
+	request func(dst []byte, tenant *tenancy.Tenant, request []byte) (out []byte, c cost, err error)
+	// response appends the rewritten response to dst. With inPlace, dst may end where response begins, in one array: nothing becomes longer, unless the
+	// tenant has an offset of revisions.
 	response func(dst []byte, c cost, response []byte) (out []byte, err error)
 	inPlace  bool
 	// ended is called once when the core has done with the RPC, with the last state; nil if nobody needs to know. sure tells that the core has not

@@ -62,7 +62,7 @@ func newCore(p *Proxy) (*core, error) {
 	}
 	return &core{p: p, cfg: cfg, logins: make(chan struct{}, 1), pool: h2.NewPool(p.ctx, h2.PoolConfig{
 		Endpoints: endpoints, Connections: cfg.Connections, Credentials: creds, DialTimeout: cfg.DialTimeout, Dialer: cfg.Dialer,
-		Look: cfg.Look, Answers: p.answers,
+		Look: cfg.Look, Answers: p.answers, Lost: p.restarted,
 		Failed: func(address string, err error) {
 			p.metrics.dialFailures.Inc()
 			p.log.V(1).Info("Connecting to the core etcd failed", "endpoint", address, "error", err.Error())
@@ -251,10 +251,9 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 }
 
 // follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced or the core went back: who follows something begins
-// again where it was, and does not hold an old connection up. ctx must end when the stream is of no use any more.
-func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
+// again where it was, and does not hold an old connection up. of is the past in which it begins. ctx must end when the stream is of no use any more.
+func (p *Proxy) follow(ctx context.Context, of *past) (ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	over := p.past.Load().over
 	stream, err := p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
 	if err != nil {
 		cancel()
@@ -264,7 +263,7 @@ func (p *Proxy) follow(ctx context.Context) (ClientStream, error) {
 		defer cancel()
 		select {
 		case <-stream.Retired():
-		case <-over:
+		case <-of.over:
 		case <-ctx.Done():
 		}
 	}()
@@ -313,7 +312,7 @@ func (c *core) error(err error) error {
 
 // publicText replaces a text that holds the tenant's prefix or the proxies' own.
 func (p *Proxy) publicText(text string) string {
-	if strings.Contains(text, p.tenant.Prefix.String()) || (p.cfg.SystemPrefix != "" && strings.Contains(text, p.cfg.SystemPrefix)) {
+	if strings.Contains(text, p.cfg.Tenant.Prefix.String()) || (p.cfg.SystemPrefix != "" && strings.Contains(text, p.cfg.SystemPrefix)) {
 		return "etcd-storage-proxy: the core etcd refused the request"
 	}
 	return text

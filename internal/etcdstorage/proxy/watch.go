@@ -13,6 +13,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
 // watchRoutes is the one method of etcdserverpb.Watch; package watch does the work.
@@ -33,10 +35,14 @@ func (p *Proxy) watchRoutes() map[string]route {
 func (p *Proxy) newWatchHub() *watch.Hub {
 	const method = etcdserverpb.Watch_Watch_FullMethodName
 	return watch.New(watch.Config{
-		Tenant: p.tenant,
+		Tenant: &p.cfg.Tenant,
 		Open: func(ctx context.Context, requireLeader bool) (watch.CoreStream, error) {
+			now, err := p.ready(ctx)
+			if err != nil {
+				return nil, err
+			}
 			s, err := p.up.Stream(ctx, method, requireLeader)
-			return watchStream{s, p.past.Load()}, err
+			return watchStream{s, p, now}, err
 		},
 		Watches:   p.cfg.Watches,
 		Pace:      p.paceWatch,
@@ -55,21 +61,28 @@ func (p *Proxy) paceWatch(ctx context.Context, start int64) error {
 	if err := p.budgets.messages.await(ctx, 1, p.metrics.waited(limitMessages).Inc); err != nil {
 		return err
 	}
-	distance := p.past.Load().highest.Load() - start
-	if start <= 0 || distance <= 0 {
+	now := p.seen()
+	if start <= 0 || now.tenant == nil {
 		return nil
 	}
-	return p.await(ctx, quota.Work{Revisions: distance})
+	if distance := now.revision - now.tenant.Revisions.Core(start); distance > 0 {
+		return p.await(ctx, quota.Work{Revisions: distance})
+	}
+	return nil
 }
 
 // watchStream is a stream to the core as package watch wants it.
 type watchStream struct {
 	ClientStream
-	past *past
+	p    *Proxy
+	seen seen // when it was opened
 }
 
+// Tenant implements watch.CoreStream.
+func (s watchStream) Tenant() *tenancy.Tenant { return s.seen.tenant }
+
 // Seen implements watch.CoreStream.
-func (s watchStream) Seen(revision int64) { s.past.see(revision) }
+func (s watchStream) Seen(header wire.Header) { s.p.glimpse(s.seen, header) }
 
 // LoggedOut implements watch.CoreStream.
 func (s watchStream) LoggedOut(message string) {

@@ -39,11 +39,12 @@ func (p *Proxy) fewKeys(c *cost) bool {
 	if len(c.spans) == 0 {
 		return true
 	}
-	keys, known := p.ledger.mostKeys()
-	if !known || keys*int64(len(c.spans)) > c.most {
+	keys, tombstones, known := p.ledger.mostKeys()
+	keys = (keys + tombstones) * int64(len(c.spans))
+	if !known || keys > c.most {
 		return false
 	}
-	c.work.Keys = keys * int64(len(c.spans))
+	c.work.Keys = keys
 	return true
 }
 
@@ -88,15 +89,17 @@ func (l *learnt) learn(span uint64, keys int64) {
 	l.counts[span] = keys
 }
 
-// estimate prices a range by the keys that it had last. One that may have many, by what is known of the tenant, is a
-// large request, however small its response is.
+// estimate prices a range by the keys that it had last, and by those that the tenant has deleted: it is not known where they
+// were. One that may have many, by what is known of the tenant, is a large request, however small its response is.
 func (p *Proxy) estimate(c *cost, request []byte) {
 	c.span = p.learnt.hash(wire.SpanOf(request))
+	all, tombstones, counted := p.ledger.mostKeys()
 	keys, known := p.learnt.keys(c.span)
 	if !known {
-		keys, known = p.ledger.mostKeys()
+		keys, known = all, counted
 	}
-	c.list = c.list || !known || keys > smallKeys
+	c.tombstones = tombstones
+	c.list = c.list || !known || keys+tombstones > smallKeys
 	if !c.list {
 		c.expect(keys)
 	}
@@ -104,7 +107,7 @@ func (p *Proxy) estimate(c *cost, request []byte) {
 
 // expect prices a range by the keys that it may have.
 func (c *cost) expect(keys int64) {
-	c.work.Keys = keys
+	c.work.Keys = keys + c.tombstones
 	if c.scans {
 		c.work.Values = keys
 	}
@@ -133,7 +136,7 @@ func (p *Proxy) counted(c *cost, keys int64) {
 	if c.span == 0 {
 		return
 	}
-	more := quota.Work{Keys: keys - c.work.Keys}
+	more := quota.Work{Keys: keys + c.tombstones - c.work.Keys}
 	if c.scans {
 		more.Values = keys - c.work.Values
 	}
@@ -148,6 +151,10 @@ func (r *rpc) weigh() error {
 	defer cancel()
 	counts := map[wire.Span]int64{}
 	left := r.cost.most
+	_, tombstones, _ := r.p.ledger.mostKeys()
+	if r.s.Method == etcdserverpb.KV_DeleteRange_FullMethodName {
+		tombstones = 0 // it looks at them once, and people must be able to delete in parts
+	}
 	var work quota.Work
 	defer func() { r.p.pay(work, r.cost.class()) }()
 	for _, span := range r.cost.spans {
@@ -158,10 +165,10 @@ func (r *rpc) weigh() error {
 				return err
 			}
 			counts[span] = n
-			work.Calls, work.Keys = work.Calls+1, work.Keys+n
+			work.Calls, work.Keys = work.Calls+1, work.Keys+n+tombstones
 		}
 		work.Values += n // a compare reads them
-		if left -= max(n, 1); left < 0 {
+		if left -= max(n+tombstones, 1); left < 0 {
 			return r.p.tooMuch(r.s.Method, r.cost.most)
 		}
 	}

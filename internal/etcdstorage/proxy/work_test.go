@@ -204,6 +204,48 @@ func TestAttacksPayForTheirWork(t *testing.T) {
 	}
 }
 
+// Keys that are deleted cost the core as much as others until it is compacted: a range over them is paid for, and a Txn that writes may have no more of
+// them. Afterwards they cost nothing.
+func TestDeletedKeysArePaidFor(t *testing.T) {
+	t.Parallel()
+	const keys, rate, inFlight = 12_000, 200, 8
+	core := testkit.NewEtcd(t)
+	direct := client(t, core.Endpoint)
+	fillKeys(t, direct, "gone/", keys)
+	cfg := configure(t, core.Endpoint)
+	cfg.UnitsPerSecond, cfg.InFlight, cfg.HistoryBytes = rate, inFlight, 1<<30
+	p := start(t, cfg)
+	has := func(want float64) {
+		t.Helper()
+		testkit.Eventually(t, "the keys to be counted", func() string {
+			if got := metric(t, p.Registry, "mooring_etcdstorage_proxy_keys"); got != want {
+				return fmt.Sprint(got)
+			}
+			return ""
+		})
+	}
+	has(keys)
+	must.Get(direct.Delete(t.Context(), "/a/gone/", clientv3.WithPrefix())).Or(t)
+	has(0)
+	count := clientv3.OpGet("gone/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	txn := func() error {
+		_, err := p.Client.Txn(t.Context()).Then(count, clientv3.OpPut("k", "")).Commit()
+		return err
+	}
+	if err := txn(); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a Txn that writes looks at %d deleted keys: %v", keys, err)
+	}
+	a := attack{op: func(int64) clientv3.Op { return count }, work: quota.Work{Calls: 1, Keys: keys}}
+	done, elapsed, _ := assault(t, p, a, direct)
+	units := float64(done) * a.work.Units()
+	if most := rate*(2+elapsed.Seconds()) + inFlight/4*a.work.Units() + 32; done == 0 || units > most {
+		t.Errorf("%d done, %.0f units of the core's work in %v, want at most %.0f", done, units, elapsed, most)
+	}
+	later := must.Get(direct.Put(t.Context(), "/b/k", "")).Or(t)
+	must.Get(direct.Compact(t.Context(), later.Header.Revision)).Or(t)
+	testkit.Eventually(t, "the compaction to be noticed", func() string { return text(txn()) })
+}
+
 // assault repeats an attack from 32 goroutines for a second, while a neighbor puts.
 func assault(t *testing.T, p *served, a attack, neighbor *clientv3.Client) (done int64, elapsed, p99 time.Duration) {
 	t.Helper()

@@ -37,11 +37,13 @@ func (l Limits) MaxTxnOps() int {
 // MaxTxnParts returns the number of compares and operations that all levels of a Txn may have together.
 func (l Limits) MaxTxnParts() int { return txnParts * l.MaxTxnOps() }
 
-// Tenant is everything about a tenant that rewriting a request or a response depends on. It is a value and is never changed once a proxy runs.
+// Tenant is everything about a tenant that rewriting a request or a response depends on. It is a value; once a proxy runs, nothing but Revisions
+// is another one after the core went back.
 type Tenant struct {
-	Prefix Prefix
-	Leases LeaseSpace
-	Limits Limits
+	Prefix    Prefix
+	Leases    LeaseSpace
+	Limits    Limits
+	Revisions Revisions
 }
 
 // Valid tells whether the tenant has a prefix and a lease space. Nothing may be rewritten for one that has not: it would be everybody's.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type PoolConfig struct {
 	// KeepAlive is how often connections are looked at; 0 is 5 s. A peer that was silent for two such times, with calls under way, is pinged,
 	// and given up after two more. etcd allows one ping in five seconds.
 	KeepAlive time.Duration
+	// Lost is called when the last connection was lost, before there is another; it must not block. nil tells nobody.
+	Lost func()
 	// Failed is told why an attempt to connect failed; for the log.
 	Failed func(address string, err error)
 	// Renewed is told of each connection that took the place of one with older credentials (see Renewable); nil tells nobody.
@@ -235,10 +238,17 @@ func (p *Pool) wait(ctx context.Context, changed <-chan struct{}) error {
 func (p *Pool) set(s *slot, c *Conn, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.conn.Store(c)
+	if was := s.conn.Swap(c); was != nil && c == nil && p.cfg.Lost != nil && p.none() {
+		p.cfg.Lost()
+	}
 	s.failed = failed
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// none reports whether there is no connection.
+func (p *Pool) none() bool {
+	return !slices.ContainsFunc(p.slots, func(s *slot) bool { return s.conn.Load() != nil })
 }
 
 // notify makes those who wait look again.

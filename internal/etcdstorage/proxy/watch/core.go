@@ -82,7 +82,7 @@ func (c *core) request(w *wire.WatchRequest) {
 	if c.err != nil {
 		return
 	}
-	b, err := wire.AppendWatchRequest(nil, c.hub.cfg.Tenant, w)
+	b, err := wire.AppendWatchRequest(nil, c.stream.Tenant(), w)
 	if err != nil {
 		c.fail(c.hub.cfg.Violation(err))
 		return
@@ -210,7 +210,7 @@ func (c *core) receiveLoop() {
 		}
 		var p packet
 		if err == nil {
-			if _, p.WatchResponse, err = wire.ParseWatchResponse(nil, c.hub.cfg.Tenant, m); err != nil {
+			if _, p.WatchResponse, err = wire.ParseWatchResponse(nil, c.stream.Tenant(), m); err != nil {
 				err = c.hub.cfg.Violation(err)
 			}
 			p.hidePrevious(c.hub.cfg.Compacted())
@@ -259,7 +259,7 @@ func (c *core) waitForRoom() {
 
 // handle deals with one answer of the core.
 func (c *core) handle(p *packet) {
-	c.stream.Seen(p.Header.Revision)
+	c.stream.Seen(p.CoreHeader)
 	if p.Header.Revision < c.header.Revision { // the notice of a compacted watch has none
 		p2 := p.Header
 		p2.Revision = c.header.Revision

@@ -31,8 +31,10 @@ type ServerStream interface {
 type CoreStream interface {
 	Send(message []byte) error
 	Recv() ([]byte, error)
-	// Seen is called with the revision of each response: the member that sent it has come there.
-	Seen(revision int64)
+	// Tenant is the boundary with the offset of revisions that holds for this stream, which must be ended when another one holds: see [Hub.EndAll].
+	Tenant() *tenancy.Tenant
+	// Seen is called with the header of each response, as the core has sent it: the member has come to its revision.
+	Seen(header wire.Header)
 	// LoggedOut is called when the core refused a watch because the login that the stream was opened with is no longer good; message is etcd's.
 	LoggedOut(message string)
 	// Retired is closed when the stream's connection was replaced by a newer one, on which streams are opened from then on.
@@ -71,7 +73,7 @@ var (
 
 // Config is what a Hub needs.
 type Config struct {
-	// Tenant is the boundary.
+	// Tenant is the boundary; each stream to the core has its own offset of revisions.
 	Tenant *tenancy.Tenant
 	// Open opens a stream to the core; its errors are status errors fit for the tenant.
 	Open func(ctx context.Context, requireLeader bool) (CoreStream, error)
@@ -113,6 +115,7 @@ type Hub struct {
 	classes  [2]*class // without and with hasleader: the core ends the latter when it has no leader
 	sessions map[*session]struct{}
 	slow     int64
+	ends     int64              // how often all ended
 	cores    map[*core]struct{} // streams open to the core
 
 	turns  chan struct{} // one for each private feed
@@ -163,10 +166,12 @@ func (h *Hub) Close() {
 	h.work.Wait()
 }
 
-// EndAll ends all sessions with an error, and all streams to the core: what they know of its revisions is of no use any more. Later sessions are served.
+// EndAll ends all sessions with an error, and all streams to the core, also those that are being opened: what they know of its revisions is of no use
+// any more. Later sessions are served.
 func (h *Hub) EndAll(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.ends++
 	for s := range h.sessions {
 		s.fail(err)
 	}
@@ -243,6 +248,7 @@ func (h *Hub) open(ctx context.Context, cl *class, shared bool) (*core, error) {
 		return nil, errClosed
 	}
 	h.work.Add(1) // for the opening; Close waits for it
+	ends := h.ends
 	h.mu.Unlock()
 	defer h.work.Done()
 	life, cancel := context.WithCancel(h.ctx)
@@ -260,6 +266,11 @@ func (h *Hub) open(ctx context.Context, cl *class, shared bool) (*core, error) {
 		wake: make(chan struct{}, 1), feeds: map[int64]*feed{}, asking: map[*session]struct{}{}, next: map[*session]struct{}{},
 	}
 	h.mu.Lock()
+	if h.ends != ends {
+		h.mu.Unlock()
+		cancel()
+		return nil, errEnded
+	}
 	h.cores[c] = struct{}{}
 	h.mu.Unlock()
 	h.work.Add(3)

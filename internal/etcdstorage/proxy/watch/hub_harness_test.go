@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -48,6 +49,7 @@ func (bytesCodec) Name() string { return "proto" }
 type coreStream struct {
 	grpc.ClientStream
 	retired <-chan struct{}
+	tenant  *tenancy.Tenant
 }
 
 func (c coreStream) Send(m []byte) error { return c.SendMsg(&m) }
@@ -55,7 +57,10 @@ func (c coreStream) Send(m []byte) error { return c.SendMsg(&m) }
 func (c coreStream) LoggedOut(string) {}
 
 // Seen implements watch.CoreStream.
-func (c coreStream) Seen(int64) {}
+func (c coreStream) Seen(wire.Header) {}
+
+// Tenant implements watch.CoreStream.
+func (c coreStream) Tenant() *tenancy.Tenant { return c.tenant }
 
 func (c coreStream) Retired() <-chan struct{} { return c.retired }
 
@@ -93,8 +98,9 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 			return c, err
 		}))
 	must.Do(tb, err)
+	tenant := &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)}
 	cfg := watch.Config{
-		Tenant: &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
+		Tenant: tenant,
 		Open: func(ctx context.Context, _ bool) (watch.CoreStream, error) {
 			s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, pb.Watch_Watch_FullMethodName)
 			if err != nil {
@@ -103,7 +109,7 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 			h.opened.Add(1)
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return coreStream{s, h.retired}, nil
+			return coreStream{s, h.retired, tenant}, nil
 		},
 		Compacted:  h.compacted.Load,
 		Load:       func(context.Context) error { return nil },

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
@@ -29,6 +30,7 @@ type scriptedCore struct {
 	hub     *hub
 	creates chan creation // requests to create, on whatever stream
 	logouts chan string
+	tenant  *tenancy.Tenant
 }
 
 // creation is a request to create, and the stream that it came on: a catch-up stream may be a new one or one that was used before.
@@ -50,8 +52,9 @@ func newScriptedCore(t *testing.T) *scriptedCore {
 	t.Helper()
 	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(t)
 	c := &scriptedCore{tb: t, hub: &hub{}, creates: make(chan creation, 100), logouts: make(chan string, 100)}
+	c.tenant = &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)}
 	c.hub.Hub = watch.New(watch.Config{
-		Tenant: &tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
+		Tenant: c.tenant,
 		Open: func(ctx context.Context, _ bool) (watch.CoreStream, error) {
 			return &scriptedStream{core: c, tb: t, ctx: ctx, requests: make(chan *pb.WatchRequest, 1000), responses: make(chan []byte), retired: make(chan struct{})}, nil
 		},
@@ -84,7 +87,10 @@ func (s *scriptedStream) Send(m []byte) error {
 }
 
 // Seen implements watch.CoreStream.
-func (s *scriptedStream) Seen(int64) {}
+func (s *scriptedStream) Seen(wire.Header) {}
+
+// Tenant implements watch.CoreStream.
+func (s *scriptedStream) Tenant() *tenancy.Tenant { return s.core.tenant }
 
 // LoggedOut implements watch.CoreStream.
 func (s *scriptedStream) LoggedOut(message string) { s.core.logouts <- message }

@@ -22,6 +22,8 @@ const nameCompare = "Compare"
 // Fields of Compare.
 const (
 	compareUnion    protowire.Number = 4
+	compareCreate   protowire.Number = 5
+	compareMod      protowire.Number = 6
 	compareValue    protowire.Number = 7
 	compareLease    protowire.Number = 8
 	compareRangeEnd protowire.Number = 64
@@ -92,6 +94,9 @@ func (q *compareRequest) appendUnion(dst []byte, w *txnWriter) []byte {
 	}
 	if q.union == compareLease {
 		q.number = w.tenant.Leases.Compare(q.number)
+	}
+	if q.union == compareCreate || q.union == compareMod {
+		q.number = w.tenant.Revisions.Core(q.number)
 	}
 	dst = protowire.AppendTag(dst, q.union, protowire.VarintType)
 	return protowire.AppendVarint(dst, uint64(q.number))

@@ -21,7 +21,8 @@
 // Responses come from the core, which is believed to speak protobuf but not to have answered for the right tenant: a key outside the prefix,
 // a lease that was not asked for or bytes that make no sense are a BoundaryError and nothing of the response goes out. Unknown fields of a
 // response are dropped: a newer core may put keys or leases into them, and a client that knows them asks for them with a field that is
-// refused above. Cluster and member ID, Raft term and revision of a header pass as they are: clients compare revisions with those of keys.
+// refused above. Cluster and member ID and Raft term of a header pass as they are, and so do all revisions unless the tenant has an offset of them
+// (tenancy.Revisions), which is added to every revision that it is shown, and subtracted from every one that it names.
 //
 // For a client, four things differ from a core of its own. Lease IDs that it chooses lie between 1 and 2^32-1. Messages that no encoder writes
 // are refused. The compares and operations of all levels of a Txn are bounded (tenancy.Limits), where etcd bounds each level and leaves the

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// Header is etcdserverpb.ResponseHeader. It passes from the core to the tenant as it is: the revision is the whole core's, as clients compare
-// it with the revisions of keys.
+// Header is etcdserverpb.ResponseHeader. It passes from the core to the tenant as it is, but for the revision, which is the whole core's, as clients
+// compare it with the revisions of keys, with the tenant's offset.
 type Header struct {
 	ClusterID, MemberID uint64
 	Revision            int64
@@ -49,6 +49,12 @@ func parseHeader(message []byte) (h Header, err error) {
 		}
 	}
 	return h, nil
+}
+
+// For returns the header as the tenant sees it.
+func (h Header) For(t *tenancy.Tenant) Header {
+	h.Revision = t.Revisions.Show(h.Revision)
+	return h
 }
 
 // AppendHeaderField appends a header as field 1, which it is in every response of etcd. On its own it is a whole CompactionResponse, PutResponse
@@ -105,8 +111,8 @@ func parseKV(message []byte) (kv keyValue, err error) {
 	return kv, nil
 }
 
-// appendKV appends the core's KeyValue as the tenant sees it. dst may reach up to message in one array, and into what was read before: fields are written
-// in the order in which they are read, and none becomes longer.
+// appendKV appends the core's KeyValue as the tenant sees it, and returns it with the tenant's revisions. Unless the tenant has an offset of revisions,
+// dst may reach up to message in one array, and into what was read before: fields are written in the order in which they are read, and none becomes longer.
 func appendKV(dst []byte, t *tenancy.Tenant, num protowire.Number, message []byte) ([]byte, keyValue, error) {
 	kv, err := parseKV(message)
 	if err == nil && kv.unordered {
@@ -119,6 +125,7 @@ func appendKV(dst []byte, t *tenancy.Tenant, num protowire.Number, message []byt
 	if err != nil {
 		return dst, kv, foreign(nameKV, "a key that is not the tenant's")
 	}
+	kv.create, kv.mod = t.Revisions.Show(kv.create), t.Revisions.Show(kv.mod)
 	dst, m := open(dst, num, len(message)-len(t.Prefix.String()))
 	dst = appendBytes(dst, 1, key)
 	dst = appendInt(dst, 2, kv.create)

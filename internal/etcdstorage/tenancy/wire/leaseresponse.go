@@ -11,6 +11,7 @@ import (
 
 // LeaseInfo is what a proxy needs to know of an answer to a Lease RPC alongside its bytes; what an answer has not is zero.
 type LeaseInfo struct {
+	// Header is as it came from the core.
 	Header Header
 	// ID is the lease as the tenant names it.
 	ID int64
@@ -92,7 +93,7 @@ func appendLeaseAnswer(dst []byte, t *tenancy.Tenant, name string, response []by
 		return dst, LeaseInfo{}, foreign(name, "another lease than the one asked for")
 	}
 	a.info.ID = asked
-	return a.append(out, name, asked), a.info, nil
+	return a.append(out, t, name, asked), a.info, nil
 }
 
 // field takes over one field and tells whether it is known.
@@ -134,9 +135,9 @@ func (a *leaseAnswer) key(dst []byte, t *tenancy.Tenant, core []byte) ([]byte, e
 	return appendBytes(dst, 5, key), nil
 }
 
-func (a *leaseAnswer) append(dst []byte, name string, asked int64) []byte {
+func (a *leaseAnswer) append(dst []byte, t *tenancy.Tenant, name string, asked int64) []byte {
 	if a.hasHeader {
-		dst = AppendHeaderField(dst, a.info.Header)
+		dst = AppendHeaderField(dst, a.info.Header.For(t))
 	}
 	if name == nameRevokeResponse {
 		return dst
@@ -168,7 +169,7 @@ func AppendLeaseLeasesResponse(dst []byte, t *tenancy.Tenant, response []byte) (
 				return dst, LeaseInfo{}, foreign(nameLeasesResponse, "a field twice")
 			}
 			if info.Header, err = parseHeader(r.data); err == nil {
-				out = AppendHeaderField(out, info.Header)
+				out = AppendHeaderField(out, info.Header.For(t))
 			}
 		case 2<<3 | length:
 			out, err = appendLeaseStatus(out, t, r.data, &info)

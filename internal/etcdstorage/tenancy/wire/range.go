@@ -18,7 +18,7 @@ type rangeRequest struct {
 
 // RangeInfo is what a proxy needs to know of a Range alongside its bytes.
 type RangeInfo struct {
-	// Revision is the one that is read; zero or less is the present.
+	// Revision is the one that is read, as the tenant names it; zero or less is the present.
 	Revision int64
 	// Limit of the keys returned; zero or less is none.
 	Limit                             int64
@@ -128,16 +128,16 @@ func (q *rangeRequest) append(dst []byte, t *tenancy.Tenant) ([]byte, error) {
 		return dst, err
 	}
 	dst = appendInt(dst, 3, q.limit)
-	dst = appendInt(dst, 4, q.revision)
+	dst = appendInt(dst, 4, t.Revisions.Core(q.revision))
 	dst = appendInt(dst, 5, int64(q.sortOrder))
 	dst = appendInt(dst, 6, int64(q.sortTarget))
 	dst = appendBool(dst, 7, q.serializable)
 	dst = appendBool(dst, 8, q.keysOnly)
 	dst = appendBool(dst, 9, q.countOnly)
-	dst = appendInt(dst, 10, q.minMod)
-	dst = appendInt(dst, 11, q.maxMod)
-	dst = appendInt(dst, 12, q.minCreate)
-	return appendInt(dst, 13, q.maxCreate), nil
+	dst = appendInt(dst, 10, t.Revisions.Core(q.minMod))
+	dst = appendInt(dst, 11, t.Revisions.Core(q.maxMod))
+	dst = appendInt(dst, 12, t.Revisions.Core(q.minCreate))
+	return appendInt(dst, 13, t.Revisions.Core(q.maxCreate)), nil
 }
 
 func (q *rangeRequest) info() RangeInfo {

@@ -11,8 +11,8 @@ import (
 
 // ResponseInfo is what a proxy needs to know of an answer to a KV RPC alongside its bytes; what an answer has not is zero.
 type ResponseInfo struct {
-	// Header is that of the answer itself, not of one inside a Txn's. HasHeader tells whether there was one: of a stream's chunks, only the
-	// last has one.
+	// Header is that of the answer itself, not of one inside a Txn's, as it came from the core. HasHeader tells whether there was one: of a
+	// stream's chunks, only the last has one.
 	Header    Header
 	HasHeader bool
 	// KVs counts all keys in the answer, previous ones and those inside a Txn's included.
@@ -46,8 +46,8 @@ type answer struct {
 }
 
 // AppendRangeResponse appends the tenant's RangeResponse for the core's. On any error dst comes back as it was given. As for all answers of
-// KV RPCs, dst may end where response begins, in one array: an answer never becomes longer, so that it can be rewritten where it is. What
-// response held is gone then.
+// KV RPCs, dst may end where response begins, in one array, if the tenant has no offset of revisions: an answer never becomes longer, so that it
+// can be rewritten where it is. What response held is gone then.
 func AppendRangeResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
 	if !t.Valid() {
 		return dst, ResponseInfo{}, errNoTenant
@@ -97,7 +97,7 @@ func (a *answer) header(message []byte, top bool) error {
 	if err != nil {
 		return err
 	}
-	a.dst = AppendHeaderField(a.dst, h)
+	a.dst = AppendHeaderField(a.dst, h.For(a.tenant))
 	if top {
 		a.info.Header, a.info.HasHeader = h, true
 	}

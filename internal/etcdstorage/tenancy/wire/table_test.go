@@ -536,7 +536,8 @@ func TestWatchResponses(t *testing.T) {
 		t.Error(diff)
 	}
 	w.Events = nil
-	want := wire.WatchResponse{Header: wire.Header{Revision: 9}, WatchID: 3, Fragment: true, EventCount: 3, FirstRevision: 5, LastRevision: 7}
+	header := wire.Header{Revision: 9}
+	want := wire.WatchResponse{Header: header, CoreHeader: header, WatchID: 3, Fragment: true, EventCount: 3, FirstRevision: 5, LastRevision: 7}
 	if diff := cmp.Diff(want, w); diff != "" {
 		t.Error(diff)
 	}

@@ -18,7 +18,9 @@ type TxnInfo struct {
 	Compares, Ranges, Puts, Deletes int
 	// PutBytes are the keys, with prefix, and values of all puts.
 	PutBytes int
-	// MinRevision is the smallest revision above 0 that a range names; 0 if none does.
+	// Leased are the puts that name a lease.
+	Leased int
+	// MinRevision is the smallest revision above 0 that a range names, as the tenant does; 0 if none does.
 	MinRevision int64
 	// Large tells that the core may have to read many values for one of the operations.
 	Large bool
@@ -63,6 +65,7 @@ func AppendTxnVisiting(dst []byte, t *tenancy.Tenant, request []byte, compacted 
 	if !t.Valid() {
 		return dst, TxnInfo{}, errNoTenant
 	}
+	compacted = max(compacted, t.Revisions.Compacted())
 	w := txnWriter{tenant: t, compacted: compacted, info: TxnInfo{ReadOnly: true, Serializable: true}, visit: visit}
 	out, err := w.txn(dst, request, t.Limits.MaxTxnOps(), true)
 	if err != nil {
@@ -229,6 +232,9 @@ func (w *txnWriter) put(dst, message []byte) ([]byte, error) {
 	info := q.info(w.tenant)
 	w.info.Puts++
 	w.info.PutBytes += info.Key + info.Value
+	if info.Lease != 0 {
+		w.info.Leased++
+	}
 	if w.visit != nil {
 		w.visit(q.visited(info, w.branch == txnSuccess))
 	}

@@ -30,7 +30,7 @@ type WatchRequest struct {
 	WatchID int64
 	// Key and End are the core's. An empty key of a client is "\0", the smallest, as etcd has it.
 	Key, End string
-	// StartRevision is the first one of interest; 0 is the next one. etcd answers a negative one as compacted.
+	// StartRevision is the first one of interest, as the tenant names it; 0 is the next one. etcd answers a negative one as compacted.
 	StartRevision int64
 	// ProgressNotify asks for the core's own progress notifications, PrevKV for the key's previous version, Fragment for events in pieces.
 	ProgressNotify, PrevKV, Fragment bool
@@ -214,7 +214,7 @@ func AppendWatchRequest(dst []byte, t *tenancy.Tenant, w *WatchRequest) ([]byte,
 		if !t.Prefix.ContainsRange([]byte(w.Key), []byte(w.End)) {
 			return dst, errEscape
 		}
-		out = w.appendCreate(out)
+		out = w.appendCreate(out, t)
 	case WatchCancel:
 		out = appendInt(out, 1, w.WatchID)
 	case WatchProgress, WatchNone:
@@ -222,12 +222,12 @@ func AppendWatchRequest(dst []byte, t *tenancy.Tenant, w *WatchRequest) ([]byte,
 	return shut(out, m), nil
 }
 
-func (w *WatchRequest) appendCreate(dst []byte) []byte {
+func (w *WatchRequest) appendCreate(dst []byte, t *tenancy.Tenant) []byte {
 	dst = protowire.AppendString(protowire.AppendTag(dst, 1, protowire.BytesType), w.Key)
 	if w.End != "" {
 		dst = protowire.AppendString(protowire.AppendTag(dst, 2, protowire.BytesType), w.End)
 	}
-	dst = appendInt(dst, 3, w.StartRevision)
+	dst = appendInt(dst, 3, t.Revisions.Since(w.StartRevision))
 	dst = appendBool(dst, 4, w.ProgressNotify)
 	if w.NoPut { // an element of a repeated field stands there even if it is zero
 		dst = protowire.AppendVarint(protowire.AppendTag(dst, 5, protowire.VarintType), filterNoPut)

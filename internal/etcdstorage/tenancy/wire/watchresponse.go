@@ -9,10 +9,12 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 )
 
-// WatchResponse is etcdserverpb.WatchResponse as the tenant sees it. The message for a client is AppendWatchHead followed by Events, so that
+// WatchResponse is etcdserverpb.WatchResponse as the tenant sees it, all revisions included. The message for a client is AppendWatchHead followed by Events, so that
 // one piece of events can go to many watchers.
 type WatchResponse struct {
-	Header                      Header
+	Header Header
+	// CoreHeader is the header as it came from the core.
+	CoreHeader                  Header
 	WatchID                     int64
 	Created, Canceled, Fragment bool
 	CompactRevision             int64
@@ -55,7 +57,8 @@ func ParseWatchResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte,
 		var err error
 		switch r.key {
 		case 1<<3 | length:
-			w.Header, err = parseHeader(r.data)
+			w.CoreHeader, err = parseHeader(r.data)
+			w.Header = w.CoreHeader.For(t)
 		case 6<<3 | length:
 			w.CancelReason = cancelReason(r.data)
 		case uint64(eventField)<<3 | length:
@@ -75,6 +78,7 @@ func ParseWatchResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte,
 			return dst, WatchResponse{}, err
 		}
 	}
+	w.CompactRevision = t.Revisions.Show(w.CompactRevision)
 	w.Events = out[len(dst):]
 	return out, w, nil
 }

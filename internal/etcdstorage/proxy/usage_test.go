@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
+)
+
+// TestKeysAreCountedInOneRequest: the core looks at each key once, whatever their number is, and not at all that are left for each page.
+func TestKeysAreCountedInOneRequest(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcdWith(t)
+	const keys = 5_000
+	fillKeys(t, core.Client, "", keys)
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Keys: 2 * keys}
+	s := start(t, cfg)
+	ready(t, s)
+	if got := metric(t, s.Registry, "mooring_etcdstorage_proxy_keys"); got != keys {
+		t.Errorf("counted %v keys", got)
+	}
+	address := "http://" + strings.TrimPrefix(core.Endpoint, "http://") + "/metrics"
+	response, err := http.DefaultClient.Do(must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)).Or(t))
+	must.Do(t, err)
+	defer func() { _ = response.Body.Close() }()
+	metrics := string(must.Get(io.ReadAll(response.Body)).Or(t))
+	const want = `grpc_server_handled_total{grpc_code="OK",grpc_method="RangeStream",grpc_service="etcdserverpb.KV",grpc_type="server_stream"} 1`
+	if !strings.Contains(metrics, want) {
+		t.Errorf("the core has not served one stream: %q is not in its metrics", want)
+	}
+}
+
+// TestKeysAreCountedInPages is the same with a core that does not stream, as etcd before 3.7.
+func TestKeysAreCountedInPages(t *testing.T) {
+	t.Parallel()
+	core := testkit.NewEtcdWith(t)
+	const keys = 3_000
+	fillKeys(t, core.Client, "", keys)
+	old := &oldCore{kv: pb.NewKVClient(raw(t, strings.TrimPrefix(core.Endpoint, "http://")))}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
+	server := grpc.NewServer()
+	pb.RegisterKVServer(server, old)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	cfg := configure(t, l.Addr().String())
+	cfg.Quota = quota.Limits{Keys: 2 * keys}
+	s := start(t, cfg)
+	ready(t, s)
+	if got := metric(t, s.Registry, "mooring_etcdstorage_proxy_keys"); got != keys || old.streams.Load() != 1 {
+		t.Errorf("counted %v keys after %d attempts to stream", got, old.streams.Load())
+	}
+}
+
+// oldCore is a core that has no RangeStream.
+type oldCore struct {
+	pb.UnimplementedKVServer
+	kv      pb.KVClient
+	streams atomic.Int64
+}
+
+// Range implements etcd's KV service.
+func (c *oldCore) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return c.kv.Range(ctx, r)
+}
+
+// RangeStream implements etcd's KV service.
+func (c *oldCore) RangeStream(r *pb.RangeRequest, s grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
+	c.streams.Add(1)
+	return c.UnimplementedKVServer.RangeStream(r, s)
+}
+
+// ready waits until a proxy can serve.
+func ready(tb testing.TB, s *served) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	testkit.Eventually(tb, "the proxy to be ready", func() string { return text(s.Ready(ctx)) })
+}
