@@ -60,23 +60,16 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 	var out clientSteps
 	var joins, leaves []rr.Step
 	for _, n := range a.members {
+		switch in, to := a.where(n); {
+		case to != rr.Nowhere:
+			leaves = append(leaves, a.leave(n, in, to)...)
+		case in == rr.Nowhere || !a.mustGo(n, in):
+			out.labels = append(out.labels, a.label(n, in)...)
+		default:
+			joins = append(joins, a.depart(n, in)...)
+		}
 		if len(out.labels) > maxListed {
 			return out // what comes after them is decided once they are written
-		}
-		switch in, joins2 := a.where(n); {
-		case joins2 != rr.Nowhere:
-			leaves = append(leaves, a.leave(n, in, joins2)...)
-		case in == rr.Nowhere:
-			// Without a label it waits for the reflectors of the open group.
-			if to := a.lightest(); a.live[to] && !n.Unlabeled() {
-				out.labels = append(out.labels, a.assign(n, to, "its group has no reflectors"))
-			}
-		case a.mustGo(n, in):
-			if to := a.lightest(); a.total < MaxJoining && to != in && a.live[to] {
-				joins = append(joins, a.join(n, in))
-			}
-		case n.Unlabeled() && len(d.Groups) > 1: // labels that would go again at once are not written
-			out.labels = append(out.labels, a.adopt(n, in))
 		}
 	}
 	if len(joins) == 0 {
@@ -84,6 +77,29 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 	}
 	out.moves = moves(w, leaves, joins)
 	return out
+}
+
+// label writes down the group of a client: the one that it is in, or another one if that has no reflectors.
+func (a *assignment) label(n *rr.Node, in int) []rr.Step {
+	if in != rr.Nowhere {
+		if !n.Unlabeled() || len(a.d.Groups) < 2 { // labels that would go again at once are not written
+			return nil
+		}
+		return []rr.Step{a.adopt(n, in)}
+	}
+	// Without a label it waits for the reflectors of the open group.
+	if to := a.lightest(); a.live[to] && !n.Unlabeled() {
+		return []rr.Step{a.assign(n, to, "its group has no reflectors")}
+	}
+	return nil
+}
+
+// depart begins the move of a client out of a group that it must leave, if there is room for it.
+func (a *assignment) depart(n *rr.Node, in int) []rr.Step {
+	if to := a.lightest(); a.total < MaxJoining && to != in && a.live[to] {
+		return []rr.Step{a.join(n, in)}
+	}
+	return nil
 }
 
 // moves puts what can be done at once first. While more is to come one client stays on the move, since that is how a
