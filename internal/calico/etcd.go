@@ -17,6 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // callTimeout bounds every single call to etcd, since neither etcd's client nor libcalico-go does.
@@ -195,6 +197,9 @@ func (d *Etcd) commit(ctx context.Context, guard *Guard, seen map[string]int64, 
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
+	if err := allowed(ctx, ops); err != nil {
+		return 0, err
+	}
 	txn, err := d.txn(ctx)
 	if err != nil {
 		return 0, err
@@ -207,6 +212,20 @@ func (d *Etcd) commit(ctx context.Context, guard *Guard, seen map[string]int64, 
 		return 0, conflictOf(expected, resp)
 	}
 	return resp.Header.Revision, nil
+}
+
+// allowed returns an error for an operation that a round's controller does not declare.
+func allowed(ctx context.Context, ops []clientv3.Op) error {
+	for _, op := range ops {
+		verb := "put"
+		if op.IsDelete() {
+			verb = "delete"
+		}
+		if err := outputs.Allowed(ctx, outputs.CalicoEtcd, writtenResource(string(op.KeyBytes())), verb); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func conflictOf(expected map[string]int64, resp *clientv3.TxnResponse) error {

@@ -4,6 +4,7 @@
 package calico
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 const felix = "FelixConfiguration"
@@ -215,18 +218,7 @@ func TestNothingIsWrittenIntoALockedDatastore(t *testing.T) {
 	}
 	w.put(t, clusterInformationKey, locked)
 	before := w.etcd.Revision(t)
-	for name, write := range map[string]func() error{
-		"fence":     func() error { _, err := w.store.AnnotateNode(t.Context(), "n1", s.node.Revision, "a", "b"); return err },
-		"endpoints": func() error { return w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()) },
-		"addresses": func() error {
-			return w.store.ReleaseAddresses(t.Context(), s.guard(), s.host.Blocks[0].CIDR, s.assignments(s.host.Blocks[0]))
-		},
-		"resource": func() error {
-			return w.store.DeleteResource(t.Context(), s.guard(), felix, "node.n1", s.host.Resources[0].Revision)
-		},
-		"node":    func() error { return w.store.DeleteNode(t.Context(), s.guard()) },
-		"handles": func() error { return w.store.DeleteHandles(t.Context(), orphan) },
-	} {
+	for name, write := range w.writes(t.Context(), s, orphan) {
 		if err := write(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "the datastore is locked") {
 			t.Errorf("%s: got error %v, want a conflict that says that the datastore is locked", name, err)
 		}
@@ -241,6 +233,51 @@ func TestNothingIsWrittenIntoALockedDatastore(t *testing.T) {
 	w.put(t, clusterInformationKey, info)
 	if err := w.store.DeleteNode(t.Context(), s.guard()); err != nil {
 		t.Errorf("with a ClusterInformation that was written since: %v", err)
+	}
+}
+
+// writes are one of each kind about a machine, and of orphaned handles.
+func (w *world) writes(ctx context.Context, s seen, orphans []Handle) map[string]func() error {
+	return map[string]func() error{
+		"nodes put":                func() error { _, err := w.store.AnnotateNode(ctx, "n1", s.node.Revision, "a", "b"); return err },
+		"workloadendpoints delete": func() error { return w.store.DeleteEndpoints(ctx, s.guard(), s.endpoints()) },
+		"ipamblocks put": func() error {
+			return w.store.ReleaseAddresses(ctx, s.guard(), s.host.Blocks[0].CIDR, s.assignments(s.host.Blocks[0]))
+		},
+		"felixconfigurations delete": func() error {
+			return w.store.DeleteResource(ctx, s.guard(), felix, "node.n1", s.host.Resources[0].Revision)
+		},
+		"nodes delete":       func() error { return w.store.DeleteNode(ctx, s.guard()) },
+		"ipamhandles delete": func() error { return w.store.DeleteHandles(ctx, orphans) },
+	}
+}
+
+// What the controller of a round does not declare is not written.
+func TestUndeclaredWritesAreRefused(t *testing.T) {
+	w := newWorld(t)
+	machine(t, w.calico, "n1", 1, 1)
+	s := w.read(t, "n1")
+	before := w.etcd.Revision(t)
+	undeclared := outputs.Within(t.Context(), "other", []outputs.Write{
+		{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put", "delete"}},
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"put", "delete"}},
+	})
+	handles := []Handle{{ID: "h", Revision: 1}}
+	for name, write := range w.writes(undeclared, s, handles) {
+		kind, verb, _ := strings.Cut(name, " ")
+		err := write()
+		if !errors.Is(err, outputs.ErrUndeclared) || !strings.Contains(err.Error(), verb+" "+kind+" of calico-etcd") {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+	if after := w.etcd.Revision(t); after != before {
+		t.Errorf("the store moved from revision %d to %d: something was written", before, after)
+	}
+	declared := outputs.Within(t.Context(), "other", []outputs.Write{
+		{System: outputs.CalicoEtcd, Kind: "workloadendpoints", Verbs: []string{"delete"}},
+	})
+	if err := w.writes(declared, s, handles)["workloadendpoints delete"](); err != nil {
+		t.Error(err)
 	}
 }
 

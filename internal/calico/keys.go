@@ -6,6 +6,7 @@ package calico
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
@@ -31,6 +32,20 @@ func reportKey(host string) string {
 }
 
 func nodeKey(name string) string { return nodePrefix + name }
+
+// writtenResource is the resource that a key holds one of, as the kubernetes datastore calls it.
+func writtenResource(key string) string {
+	if rest, found := strings.CutPrefix(key, assumed.CalicoResources); found {
+		resource, _, _ := strings.Cut(rest, "/")
+		return resource
+	}
+	for prefix, kind := range map[string]string{blockPrefix: kindBlock, affinityPrefix: kindAffinity, handlePrefix: kindHandle} {
+		if strings.HasPrefix(key, prefix) {
+			return plural(kind)
+		}
+	}
+	return key
+}
 
 // resourcePrefixes are where the kinds stand of which an object can be about one host alone.
 func resourcePrefixes() map[string]string {

@@ -253,6 +253,9 @@ func (m Memory) WithOwners(saved []Absence, now time.Time) Memory {
 	return m
 }
 
+// Waits reports whether something waits for a person's confirmation.
+func (m Memory) Waits() bool { return m.Awaiting.Hash != "" || m.AwaitingLeftovers.Hash != "" }
+
 // WithFence returns the memory after a Fence step left the host's Calico Node at the given revision, so that our own write is not taken
 // for a sign of life.
 func (m Memory) WithFence(host string, revision int64) Memory {

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/logging/logrusbridge"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // NewCommand returns the command of calico-node-sync. Run without a subcommand it is the controller.
@@ -115,6 +116,7 @@ func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Mana
 	if err != nil {
 		return nil, err
 	}
+	config.Wrap(outputs.Guard)
 	return manager.New(ctx, o.manager, config, manager.Config{
 		Component: Component,
 		Logger:    log,

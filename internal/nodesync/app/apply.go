@@ -63,7 +63,7 @@ type applyCommand struct {
 	terminal bool
 	// out gets the account, errs the question and warnings.
 	out, errs io.Writer
-	clock     clock.Clock
+	clock     clock.WithTicker
 }
 
 // newApplyCommand returns the command that does once, in the foreground, what the controller does all the time.

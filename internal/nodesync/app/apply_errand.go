@@ -37,7 +37,7 @@ type errand struct {
 	journal controller.Journal
 	account *account
 	notes   *notebook
-	clock   clock.Clock
+	clock   clock.WithTicker
 	// patience is how long it waits for what may change by itself, and goes on trying what does not work.
 	patience time.Duration
 

@@ -29,7 +29,7 @@ const questionTimeout = 10 * time.Second
 // examination gathers the evidence of one doctor. No failure ends it: each is part of the evidence. It only reads.
 type examination struct {
 	*Doctor
-	clock clock.Clock
+	clock clock.WithTicker
 
 	cluster *rest.Config
 	api     kubernetes.Interface
@@ -150,7 +150,8 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 	e.Deployments, e.DaemonSets = x.workloads(ctx)
 	e.Leases = x.leases(ctx, e.Namespace)
 	if !x.ForPerson {
-		e.RightsOf, e.Rights = x.rights(ctx, cmp.Or(e.Settings.Kind, x.Settings.Datastore), e.Namespace)
+		kind := cmp.Or(e.Settings.Kind, x.Settings.Datastore)
+		e.RightsOf, e.Rights = x.rights(ctx, kind == string(calico.Kubernetes), e.Namespace)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 )
@@ -115,7 +116,9 @@ func lease(l *coordinationv1.Lease) doctor.Lease {
 }
 
 // rights asks for each right that the controller uses, and whose they are. Nothing is stored by asking.
-func (x *examination) rights(ctx context.Context, kind, namespace string) (whose string, answers []doctor.RightAnswer) {
+func (x *examination) rights(
+	ctx context.Context, inKubernetes bool, namespace string,
+) (whose string, answers []doctor.RightAnswer) {
 	api := x.api
 	if x.As != "" {
 		config := rest.CopyConfig(x.cluster)
@@ -128,7 +131,7 @@ func (x *examination) rights(ctx context.Context, kind, namespace string) (whose
 	} else if self, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
 		whose = self.Status.UserInfo.Username
 	}
-	for _, r := range slices.Concat(doctor.Rights(kind), doctor.RestoreRights(kind)) {
+	for _, r := range slices.Concat(nodesync.Rights(inKubernetes), nodesync.RestoreRights(inKubernetes)) {
 		if r.Own && namespace == "" {
 			continue
 		}

@@ -9,156 +9,80 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // errAlive stops the steps of a machine that came back between the plan and the write.
 var errAlive = errors.New("its Kubernetes Node exists again")
 
-// outcome is what became of a plan's steps.
-type outcome struct {
-	applied []applied
-	// fences are the revisions at which Fence steps left their Calico Nodes.
-	fences map[string]int64
-}
-
 // applied is one step that was tried. A nil error means that it was written.
-type applied struct {
-	step nodesync.Step
-	err  error
-	// fenced is the revision that a Fence step made.
-	fenced int64
-}
+type applied = reconcile.Applied[nodesync.Step]
 
 // machinesAtOnce is how many machines are read and cleaned up side by side: most of a step is waiting for a server.
 const machinesAtOnce = 16
 
-// machine is the steps about one machine, which one goroutine applies in their order.
-type machine struct {
-	host  string
-	steps []int // indices into Plan.Steps
-	// revision is that of its Calico Node, as the plan saw it or as a Fence left it.
-	revision int64
-	// unwritten are the entries that are not in the journal yet.
-	unwritten map[nodesync.Subject]Entry
-}
-
-// work is a plan that is being applied. Goroutines share it: each sets what it has tried, of its own steps alone.
+// work is what the steps of a plan share while they are made side by side.
 type work struct {
-	by    *Reconciler
-	plan  nodesync.Plan
-	tried []applied
+	once     sync.Once // makes all below
+	machines map[string]*machine
 	// blocks are held by the step that changes a block, so that two machines with addresses in it are not a conflict.
 	blocks map[netip.Prefix]chan struct{}
 }
 
-// apply writes the steps, those of several machines side by side and those of one machine in their order. When one
-// fails, the rest of the same machine's steps are left out and the other machines' are tried: one broken machine must
-// not hold up the others. It stops when ctx ends, as it does when leadership is lost, and when a step about no machine
-// fails, which comes before all others: if the datastore could not be bound to this cluster, it may be another's by now.
-func (r *Reconciler) apply(ctx context.Context, s *scene) outcome {
-	plan := s.plan
-	all := work{by: r, plan: plan, tried: make([]applied, len(plan.Steps)), blocks: map[netip.Prefix]chan struct{}{}}
-	for _, step := range plan.Steps {
-		if block := blockOf(step); block.IsValid() {
-			all.blocks[block] = make(chan struct{}, 1)
-		}
-	}
-	group, _ := workers(ctx, r.Workers)
-	for _, m := range machinesOf(s.World, plan, entries(s)) {
-		if m.host != "" {
-			group.Go(func() error { all.apply(ctx, m); return nil })
-		} else if all.apply(ctx, m); all.failed(m) {
-			return all.outcome()
-		}
-	}
-	_ = group.Wait()
-	return all.outcome()
+// machine is what is known of one while its steps are made, one after the other.
+type machine struct {
+	// revision is that of its Calico Node, as the plan saw it or as a Fence left it, which is fenced.
+	revision, fenced int64
+	// unwritten are the entries that are not in the journal yet.
+	unwritten map[nodesync.Subject]Entry
 }
 
-// machinesOf sorts the steps by what they are about: those about no machine, which are the first, and then in the
-// order of the first of each.
-func machinesOf(
-	w nodesync.World, plan nodesync.Plan, unwritten map[nodesync.Subject]Entry,
-) (machines []*machine) {
-	byHost := map[string]*machine{}
-	for i, step := range plan.Steps {
-		host := step.Subject().Host
-		if byHost[host] == nil {
-			byHost[host] = &machine{host: host, unwritten: map[nodesync.Subject]Entry{}}
-			machines = append(machines, byHost[host])
+// prepare fills in the work of a scene.
+func (s *scene) prepare() {
+	s.machines, s.blocks = map[string]*machine{}, map[netip.Prefix]chan struct{}{}
+	for _, step := range s.plan.Steps {
+		if block := blockOf(step); block.IsValid() {
+			s.blocks[block] = make(chan struct{}, 1)
 		}
-		byHost[host].steps = append(byHost[host].steps, i)
+		s.machines[step.Subject().Host] = &machine{unwritten: map[nodesync.Subject]Entry{}}
 	}
-	for _, n := range w.Calico.Nodes {
-		if m := byHost[n.Name]; m != nil {
+	for _, n := range s.Calico.Nodes {
+		if m := s.machines[n.Name]; m != nil {
 			m.revision = n.Revision
 		}
 	}
-	for of, entry := range unwritten {
-		if m := byHost[of.Host]; m != nil {
+	for of, entry := range entries(s) {
+		if m := s.machines[of.Host]; m != nil {
 			m.unwritten[of] = entry
 		}
 	}
-	return machines
 }
 
-// apply writes the steps about one machine up to the first that fails. What the end of ctx has cut short is not
-// a failure of the machine: the next process finds out what became of the write.
-func (all *work) apply(ctx context.Context, m *machine) {
-	for _, i := range m.steps {
-		if ctx.Err() != nil {
-			return
-		}
-		step := all.plan.Steps[i]
-		unlock := all.lock(step)
-		revision, err := all.by.tryStep(ctx, all.plan, step, m)
-		unlock()
-		if err != nil && ctx.Err() != nil {
-			return
-		}
-		if all.tried[i] = (applied{step: step, err: err, fenced: revision}); err != nil {
-			return
-		}
-		if revision != 0 {
-			m.revision = revision
-		}
+// applyStep makes one step. A machine of which one fails is tried again later, and the others' are tried: one broken
+// machine must not hold up the others.
+func (r *Reconciler) applyStep(ctx context.Context, s *scene, step nodesync.Step) error {
+	s.once.Do(s.prepare)
+	if block := s.blocks[blockOf(step)]; block != nil {
+		block <- struct{}{}
+		defer func() { <-block }()
 	}
-}
-
-// lock waits until no other step changes the block that the step changes.
-func (all *work) lock(step nodesync.Step) (unlock func()) {
-	block := all.blocks[blockOf(step)]
-	if block == nil {
-		return func() {}
+	m := s.machines[step.Subject().Host]
+	revision, err := r.tryStep(ctx, s.plan, step, m)
+	switch {
+	case settled(err):
+		return reconcile.As(reconcile.Conflict, err)
+	case err != nil:
+		return reconcile.As(reconcile.Held, err)
+	case revision != 0:
+		m.revision, m.fenced = revision, revision
 	}
-	block <- struct{}{}
-	return func() { <-block }
-}
-
-// failed reports whether a step about a machine failed or was not tried.
-func (all *work) failed(m *machine) bool {
-	return slices.ContainsFunc(m.steps, func(i int) bool { return all.tried[i].step == nil || all.tried[i].err != nil })
-}
-
-// outcome is what was tried, in the order of the plan.
-func (all *work) outcome() outcome {
-	out := outcome{fences: map[string]int64{}}
-	for _, tried := range all.tried {
-		if tried.step == nil {
-			continue
-		}
-		out.applied = append(out.applied, tried)
-		if tried.fenced != 0 {
-			out.fences[tried.step.Subject().Host] = tried.fenced
-		}
-	}
-	return out
+	return nil
 }
 
 // blockOf is the block that a step changes, the zero Prefix for none.

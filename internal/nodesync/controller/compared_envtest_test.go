@@ -249,7 +249,7 @@ func (c *comparison) leaves(kubernetesNames ...string) {
 func (c *comparison) round() {
 	c.t.Helper()
 	before := len(c.calicoNames())
-	next, err := c.r.Round(c.t.Context())
+	next, err := c.r.pass(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func (c *comparison) fails() {
 	c.t.Helper()
 	ctx, stop := context.WithTimeout(c.t.Context(), 2*time.Second)
 	defer stop()
-	if _, err := c.r.Round(ctx); err == nil {
+	if _, err := c.r.pass(ctx); err == nil {
 		c.t.Error("a round succeeded without a server")
 	}
 	c.failed++

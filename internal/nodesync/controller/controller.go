@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 const (
@@ -30,6 +33,8 @@ const (
 	confirmationPeriod = 10 * time.Second
 	// readingShare is how many times as long as its reading took a round that removed something is followed by none, up to Config.Pace.
 	readingShare = 4
+	// longestRound bounds a round; each of its reads and writes has a bound of its own.
+	longestRound = time.Hour
 	// shownAtOnce is how many machines a dry run reads and shows.
 	shownAtOnce = 500
 )
@@ -55,23 +60,25 @@ type Reconciler struct {
 	DryRun bool
 	// Workers is how many machines are read and cleaned up side by side; 0 means machinesAtOnce.
 	Workers int
-	Clock   clock.Clock
+	Clock   clock.WithTicker
 	Log     logr.Logger
 	Metrics *Metrics
 	// Wake starts a round early; it is sent to when a Node appears or goes.
 	Wake <-chan struct{}
 
-	// Kept between rounds, by the one goroutine that runs them.
+	keptMu sync.Mutex // guards known.kept while steps are applied
+	known
+}
+
+// known is all that is kept between rounds, by the one goroutine that runs them.
+type known struct {
 	memory   nodesync.Memory
 	saved    string // the memory as it was saved last
 	savedAt  time.Time
-	promised nodesync.Memory // what was saved, by whomever, when this round began
-	keptMu   sync.Mutex
-	kept     map[string]keptNote // what was journaled last, by host; guarded by keptMu while steps are applied
+	promised nodesync.Memory     // what was saved, by whomever, when this round began
+	kept     map[string]keptNote // what was journaled last, by host
 	loaded   bool                // what an earlier process saved has been read
 	given    string              // the confirmation as it was read last
-	busy     bool                // the last round had steps
-	pace     time.Duration       // how long the next round must wait for the last one's steps
 	refused  map[nodesync.Refusal]bool
 	// unsent is the answer to a request that is done, and could not be given yet.
 	unsent     Answer
@@ -86,52 +93,43 @@ type Reconciler struct {
 	podsDue, podsFailed bool
 }
 
+// forRequest is what a controller for a request knows: the same, but for leftovers of pods, which are for the
+// controller's own rounds, on machines that are not to be forgotten. What it learns is its own, but for the warnings:
+// what it warns of is not warned of again.
+func forRequest(k known) known {
+	k.memory.Leftovers, k.loaded, k.podsDue, k.unsent, k.refused = nil, true, false, Answer{}, nil
+	k.kept, k.announced = maps.Clone(k.kept), k.announced.clone()
+	k.strays, k.mentioned = maps.Clone(k.strays), maps.Clone(k.mentioned)
+	return k
+}
+
 // NeedLeaderElection makes the manager start it in one replica at a time.
 func (r *Reconciler) NeedLeaderElection() bool { return true }
 
 // Start runs rounds until ctx ends. It returns nil: a round that fails is tried again.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var beside sync.WaitGroup
-	beside.Go(func() { r.keepJournal(ctx) })
 	defer beside.Wait()
-	retry := firstRetry
-	for ctx.Err() == nil {
-		next, err := r.Round(ctx)
-		if err == nil {
-			retry = firstRetry
-			if r.pace > 0 {
-				// The pace holds whatever happens meanwhile.
-				r.sleep(ctx, r.pace, nil)
-				next = max(next-r.pace, 0)
+	beside.Go(func() { r.keepJournal(ctx) })
+	rounds := reconcile.New(r.serving())
+	beside.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.Wake:
+				rounds.Mark()
 			}
-			r.rest(ctx, next)
-			continue
 		}
-		if ctx.Err() == nil {
-			r.Log.Error(err, "Reconcile failed, will try again", "nextIn", retry.String())
-		}
-		// An event does not cut this wait short: the servers that failed have enough to do.
-		r.sleep(ctx, jitter(retry), nil)
-		retry = min(2*retry, lastRetry)
-	}
+	})
+	rounds.Add(reconcile.Only)
+	rounds.Run(ctx)
 	return nil
 }
 
-// rest waits until the next round is due: for the time, until it is woken, or until a person has confirmed what waits for that.
-func (r *Reconciler) rest(ctx context.Context, d time.Duration) {
-	waits := r.memory.Awaiting.Hash != "" || r.memory.AwaitingLeftovers.Hash != ""
-	for (r.State != nil && waits || r.Requests != nil) && d > confirmationPeriod {
-		if r.sleep(ctx, confirmationPeriod, r.Wake) || r.asked(ctx, waits) {
-			return
-		}
-		d -= confirmationPeriod
-	}
-	r.sleep(ctx, d, r.Wake)
-}
-
 // asked reports whether a person has confirmed what waits, or asks for something. An error is for the round to report.
-func (r *Reconciler) asked(ctx context.Context, waits bool) bool {
-	if r.State != nil && waits {
+func (r *Reconciler) asked(ctx context.Context, _ string) bool {
+	if r.State != nil && r.memory.Waits() {
 		if _, confirmation, err := r.State.Read(ctx); err == nil && confirmation != r.given {
 			return true
 		}
@@ -144,139 +142,155 @@ func (r *Reconciler) asked(ctx context.Context, waits bool) bool {
 	return err == nil && text != "" && answer.ID != request.ID
 }
 
-// sleep waits for the time, or until it is woken and then for the settle delay. It reports whether something else than the time has ended it.
-func (r *Reconciler) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
-	timer := r.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-timer.C():
-		return false
-	case <-wake:
-		settle := r.Clock.NewTimer(settleDelay)
-		defer settle.Stop()
-		select {
-		case <-ctx.Done():
-		case <-settle.C():
-		}
-		return true
+// A round of this controller, its plan, and what it consists of.
+type (
+	round     = reconcile.Round[*scene, need, nodesync.Step, nodesync.Memory]
+	roundPlan = reconcile.Plan[need, nodesync.Step, nodesync.Memory]
+	parts     = reconcile.Options[*scene, need, nodesync.Step, nodesync.Memory]
+)
+
+// reading is the part of a round that ends with its plan.
+func (r *Reconciler) reading() parts {
+	config := r.Config
+	if r.DryRun { // what only shows shows all that is due, not what one round would clean
+		config.NodesPerRound = max(config.NodesPerRound, shownAtOnce)
+	}
+	return parts{
+		LoopOptions: reconcile.LoopOptions{Name: "calico-node-sync", Clock: r.Clock},
+		Log:         r.Log, Failure: "Reconcile failed, will try again", Time: longestRound,
+		Observe: r.gather, Satisfy: r.satisfy,
+		Plan: func(s *scene) (p roundPlan) {
+			if s.unread == nil {
+				s.plan = nodesync.MakePlan(s.World, config)
+				p.Needs, p.Steps = r.needs(s.plan.Needs), s.plan.Steps
+			}
+			return p
+		},
 	}
 }
 
-// Round observes, plans, applies and reports once, and returns when the next round is due.
-func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
-	next, err := r.round(ctx)
-	if err != nil {
-		r.Metrics.rounds.WithLabelValues("error").Inc()
-		return 0, err
+// options are a round.
+func (r *Reconciler) options() parts {
+	o := r.reading()
+	decide := o.Plan
+	o.Plan = func(s *scene) roundPlan {
+		p := decide(s)
+		if p.Memory = r.unpromised(s.plan.Memory, s.Now); s.unread != nil || r.DryRun {
+			p.Steps, p.Memory = nil, nil
+		}
+		return p
 	}
-	r.Metrics.rounds.WithLabelValues("ok").Inc()
-	r.Metrics.lastSuccess.Set(float64(r.Clock.Now().Unix()))
-	return next, nil
+	o.Writes, o.Save, o.Apply, o.Report, o.AtEnd = writes(), r.promise, r.applyStep, r.conclude, true
+	// If the datastore could not be bound to this cluster, it may be another's by now.
+	o.First = func(s nodesync.Step) bool { return s.Subject().Host == "" }
+	o.Subject = func(s nodesync.Step) string { return s.Subject().Host }
+	o.StepsAtOnce = cmp.Or(r.Workers, machinesAtOnce)
+	return o
+}
+
+// serving are rounds after which a request is served, if there is one, and when they are made.
+func (r *Reconciler) serving() parts {
+	o := r.options()
+	o.Quiet, o.Most, o.Look = settleDelay, settleDelay, r.asked
+	// The servers that failed have enough to do: an event does not cut that wait short.
+	o.FirstRetry, o.LastRetry, o.Patient = firstRetry, lastRetry, true
+	o.Report = func(ctx context.Context, done *round) {
+		if r.learn(ctx, done) {
+			again, err := r.serve(ctx)
+			if err != nil {
+				done.Fail(reconcile.As(reconcile.Failed, fmt.Errorf("serving a request: %w", err))) // a conflict, too
+			}
+			done.Plan.Next = min(done.Plan.Next, cmp.Or(again, done.Plan.Next))
+		}
+		r.Metrics.countRound(done.Err, r.Clock.Now())
+	}
+	return o
+}
+
+// Round observes, plans, applies and reports once, and returns when the next round is due. It serves no request.
+func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
+	done := reconcile.New(r.options()).Round(ctx, reconcile.Only)
+	return done.Plan.Next, done.Err
 }
 
 // Preview observes and plans once and writes nothing: what the next round would do.
 func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
-	s, err := r.gather(ctx)
+	s, _, err := reconcile.New(r.reading()).Preview(ctx, reconcile.Only)
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
 	return s.plan, nil
 }
 
-// effective is the configuration that a round keeps. What only shows shows all that is due, not what one round would clean.
-func (r *Reconciler) effective() nodesync.Config {
-	c := r.Config
-	if r.DryRun {
-		c.NodesPerRound = max(c.NodesPerRound, shownAtOnce)
-	}
-	return c
-}
-
-// gather is the World as it is now, with what is known from before and what its plan needs.
-func (r *Reconciler) gather(ctx context.Context) (*scene, error) {
+// gather is the World as it is now, with what is known from before.
+func (r *Reconciler) gather(ctx context.Context, _ string) (s *scene, err error) {
+	s = &scene{began: r.Clock.Now(), work: &work{}}
+	defer func() { s.unread, s.reading = err, r.Clock.Since(s.began) }()
 	confirmation, err := r.recall(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading what was saved: %w", err)
+		return s, fmt.Errorf("reading what was saved: %w", err)
 	}
-	s := &scene{}
-	if s.World, err = r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation}); err != nil {
-		return nil, err
-	}
-	for asked, learned := map[need]bool{}, true; learned; {
-		learned, s.plan = false, nodesync.MakePlan(s.World, r.effective())
-		for _, n := range r.needs(s.plan.Needs) {
-			if asked[n] {
-				continue
-			}
-			if err := r.satisfy(ctx, s, n); err != nil {
-				return nil, err
-			}
-			asked[n], learned = true, true
-		}
-	}
-	return s, nil
+	s.World, err = r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
+	return s, err
 }
 
-func (r *Reconciler) round(ctx context.Context) (time.Duration, error) {
-	began := r.Clock.Now()
-	s, err := r.gather(ctx)
-	if err != nil {
-		return 0, err
+// conclude learns from a round and reports it.
+func (r *Reconciler) conclude(ctx context.Context, done *round) {
+	r.learn(ctx, done)
+	r.Metrics.countRound(done.Err, r.Clock.Now())
+}
+
+// learn remembers what came of a round, tells of it, and says when the next one is due. It returns false for a round
+// without a plan that could be begun.
+func (r *Reconciler) learn(ctx context.Context, done *round) bool {
+	s, plan := done.World, done.World.plan
+	if s.unread != nil {
+		return false
 	}
-	reading := r.Clock.Since(began)
-	world, plan := s.World, s.plan
-	r.Metrics.planned.Set(float64(len(plan.Steps)))
-	r.Metrics.calicoNodes.Set(float64(len(world.Calico.Nodes)))
-	r.Metrics.absentNodes.Set(float64(len(plan.Memory.Absences)))
-	r.countUnserved(world)
-	r.Metrics.podLeftovers.Set(float64(plan.Leftovers))
-	r.busy = len(plan.Steps) > 0
-	// Machines that go one after the other are gathered the longer, the more it costs to read what they left.
-	if r.pace = plan.Pace; r.busy && !plan.More {
-		r.pace = min(max(plan.Pace, readingShare*reading), max(plan.Pace, r.Config.Pace))
+	if r.Metrics.count(s, r.Config); done.Unsaved != nil {
+		return false
 	}
+	// What the end has cut short is not a failure of the machine: the next process finds out what became of the write.
+	tried := slices.DeleteFunc(done.Applied, func(a applied) bool { return a.Err != nil && ctx.Err() != nil })
 	r.memory = plan.Memory
-	var out outcome
-	if !r.DryRun {
-		if err := r.promise(ctx, world.Now); err != nil {
-			return 0, err
+	for host, m := range s.machines {
+		if m.fenced != 0 {
+			r.memory = r.memory.WithFence(host, m.fenced)
 		}
-		out = r.apply(ctx, s)
 	}
-	for host, revision := range out.fences {
-		r.memory = r.memory.WithFence(host, revision)
+	done.Plan.Next = min(r.backOff(plan, tried), r.leftoversTried(s.World, plan, tried))
+	// Machines that go one after the other are gathered the longer, the more it costs to read what they left.
+	if done.Plan.Rest = plan.Pace; len(plan.Steps) > 0 && !plan.More {
+		done.Plan.Rest = min(max(plan.Pace, readingShare*s.reading), max(plan.Pace, r.Config.Pace))
 	}
-	next := r.putBack(plan, out)
-	next = min(next, r.leftoversTried(world, plan, out))
+	if r.State != nil && r.memory.Waits() || r.Requests != nil {
+		done.Plan.Look = confirmationPeriod
+	}
 	r.remember(ctx)
-	r.forget(plan, out)
-	r.report(ctx, r.Log, plan, out)
-	again, err := r.serve(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("serving a request: %w", err)
-	}
-	if again > 0 {
-		next = min(next, again)
-	}
-	return next, nil
+	r.forget(plan, tried)
+	r.report(ctx, r.Log, plan, tried)
+	return true
 }
 
-// countUnserved notes how many Kubernetes Nodes have no Calico Node.
-func (r *Reconciler) countUnserved(w nodesync.World) {
-	if w.Calico.Binding.Implied || !w.Kubernetes.Synced {
-		return
+// writes are what rounds write. In Kubernetes that is, by the rights for it, the state with the answers to requests, the
+// journal, and Calico's datastore if it is there; Leases and Events are not written by rounds. In Calico's etcd it is
+// the record of the cluster, and what is removed of machines and put back.
+func writes() (out []outputs.Write) {
+	for _, r := range slices.Concat(nodesync.Rights(true), nodesync.RestoreRights(true)) {
+		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
+		if others := r.Resource != "configmaps" && r.Group != nodesync.CalicoGroup; !reads && !others {
+			out = append(out, outputs.Write{System: outputs.Kubernetes, Kind: r.Kind(), Verbs: []string{r.Verb}})
+		}
 	}
-	names := make([]string, 0, len(w.Kubernetes.Nodes))
-	for _, n := range w.Kubernetes.Nodes {
-		names = append(names, n.Name)
+	out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put"}})
+	for _, kind := range append([]string{"nodes", "workloadendpoints"}, nodesync.RestorableResources()...) {
+		out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: kind, Verbs: []string{"put", "delete"}})
 	}
-	r.Metrics.unserved.Set(float64(len(nodesync.WithoutCalicoNode(w.Calico.Nodes, names, r.Config))))
+	return out
 }
 
 // forget drops what is kept about machines that are not absent any more.
-func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
+func (r *Reconciler) forget(plan nodesync.Plan, tried []applied) {
 	nodes, hosts := map[string]bool{}, map[string]bool{}
 	for _, a := range r.memory.Absences {
 		hosts[a.CalicoNode] = true
@@ -284,11 +298,13 @@ func (r *Reconciler) forget(plan nodesync.Plan, out outcome) {
 		returned := a.Doubted && !a.Witnessed // its next departure is another one
 		nodes[a.KubernetesNode] = nodes[a.KubernetesNode] || a.HeldBy != nodesync.GateUserConfiguration && !returned
 	}
-	r.Cluster.ForgetSightings(nodes)
+	if len(r.Config.Named) == 0 { // others need those of all machines
+		r.Cluster.ForgetSightings(nodes)
+	}
 	maps.DeleteFunc(r.kept, func(key string, note keptNote) bool {
 		return !hosts[key] && (!strings.HasPrefix(key, leftoverNote) || r.Clock.Since(note.at) > sameEntryLife)
 	})
-	r.forgetSwept(plan, out, hosts)
+	r.forgetSwept(plan, tried, hosts)
 }
 
 // recall reads what is kept outside the process: the memory at first, the confirmation each time.
@@ -338,11 +354,11 @@ func joinLeftoverRemovals(own, others []nodesync.LeftoverRemoval) []nodesync.Lef
 	return own
 }
 
-// promise saves which unwitnessed machines are to be removed before the first of them is, and of which blocks will stay
-// that nothing else says whose they are. Otherwise a process that dies in between, or another that leads at the same
-// time, would have the mass guard let as many pass again, or would not know the machine. Here a failure holds
-// everything up.
-func (r *Reconciler) promise(ctx context.Context, planned time.Time) error {
+// unpromised is a memory if it has to be saved before the first step, and else nil: which unwitnessed machines are to
+// be removed, and of which blocks will stay that nothing else says whose they are. Otherwise a process that dies in
+// between, or another that leads at the same time, would have the mass guard let as many pass again, or would not
+// know the machine.
+func (r *Reconciler) unpromised(m nodesync.Memory, planned time.Time) *nodesync.Memory {
 	unsaved := func(x nodesync.Removal) bool {
 		return !slices.ContainsFunc(r.promised.Removals, func(saved nodesync.Removal) bool {
 			return saved.CalicoNode == x.CalicoNode && !saved.At.Before(x.At)
@@ -353,11 +369,17 @@ func (r *Reconciler) promise(ctx context.Context, planned time.Time) error {
 			return saved.CalicoNode == x.CalicoNode && saved.BlocksStay
 		})
 	}
-	leftovers := len(r.memory.LeftoverRemovals) > 0 && r.memory.LeftoverRemovals[len(r.memory.LeftoverRemovals)-1].At.Equal(planned)
-	machines := slices.ContainsFunc(r.memory.Removals, unsaved) || slices.ContainsFunc(r.memory.Absences, unknown)
+	leftovers := len(m.LeftoverRemovals) > 0 && m.LeftoverRemovals[len(m.LeftoverRemovals)-1].At.Equal(planned)
+	machines := slices.ContainsFunc(m.Removals, unsaved) || slices.ContainsFunc(m.Absences, unknown)
 	if r.State == nil || !leftovers && !machines {
 		return nil
 	}
+	return &m
+}
+
+// promise saves what is to be known before the first step. A failure holds everything up.
+func (r *Reconciler) promise(ctx context.Context, m nodesync.Memory) error {
+	r.memory = m
 	if err := r.save(ctx); err != nil {
 		return fmt.Errorf("saving which machines are to be removed, before they are: %w", err)
 	}
@@ -397,17 +419,17 @@ func (r *Reconciler) memoryText() string {
 	return string(text)
 }
 
-// putBack holds the machines whose steps failed, each for longer every time, so that one that always fails does not keep others from
-// their turn. It returns when the next round is due.
-func (r *Reconciler) putBack(plan nodesync.Plan, out outcome) time.Duration {
+// backOff holds the machines whose steps failed, each for longer every time, so that one that always fails does not
+// keep others from their turn. It returns when the next round is due.
+func (r *Reconciler) backOff(plan nodesync.Plan, tried []applied) time.Duration {
 	next := plan.Next
-	for _, a := range out.applied {
-		if a.err == nil || a.step.Subject().Leftovers {
+	for _, a := range tried {
+		if a.Err == nil || a.Step.Subject().Leftovers {
 			continue
 		}
 		var wait time.Duration
-		r.memory, wait = r.memory.Hold(a.step.Subject().Host, nodesync.GateStepFailed,
-			fmt.Sprintf("%s did not work: %v", a.step, a.err), r.Clock.Now(), r.Config)
+		r.memory, wait = r.memory.Hold(a.Step.Subject().Host, nodesync.GateStepFailed,
+			fmt.Sprintf("%s did not work: %v", a.Step, a.Err), r.Clock.Now(), r.Config)
 		next = min(next, wait)
 	}
 	if r.DryRun && len(plan.Steps) > 0 {

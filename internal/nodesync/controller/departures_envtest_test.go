@@ -80,7 +80,7 @@ func (s *stage) etcdCalls() (calls int) {
 func (s *stage) costOf(machines ...string) (etcd, api int) {
 	s.t.Helper()
 	r := s.reconciler()
-	journal, err := NewConfigMapJournal(s.api.Config, newNamespace(s.t))
+	journal, err := NewConfigMapJournal(s.guarded(), newNamespace(s.t))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -89,13 +89,13 @@ func (s *stage) costOf(machines ...string) (etcd, api int) {
 	for _, machine := range machines {
 		s.leave(machine)
 	}
-	if _, err := r.Round(s.t.Context()); err != nil {
+	if _, err := r.pass(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.clock.Step(r.Config.Grace)
 	c.calls.Store(0)
 	etcd = s.etcdCalls()
-	if _, err := r.Round(s.t.Context()); err != nil {
+	if _, err := r.pass(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	etcd = s.etcdCalls() - etcd

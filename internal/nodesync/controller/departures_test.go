@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // leavingWorld is a cluster whose machines hold nothing but their Calico Nodes, and of which some have left.
@@ -95,7 +96,7 @@ func (l *leavingWorld) DeleteNode(_ context.Context, guard calico.Guard) error {
 }
 
 // cleaned waits until so many machines are removed, and returns how long that took, and how many were removed within any five seconds at most.
-func (l *leavingWorld) cleaned(t *testing.T, machines int) (took time.Duration, most int) {
+func (l *leavingWorld) cleaned(t *testing.T, machines int, meanwhile func()) (took time.Duration, most int) {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -111,17 +112,19 @@ func (l *leavingWorld) cleaned(t *testing.T, machines int) (took time.Duration, 
 		if time.Since(began) > 24*time.Hour {
 			t.Fatalf("%d of %d machines are removed after a day", len(removed), machines)
 		}
+		meanwhile()
 		pass(time.Second)
 	}
 }
 
 // Beyond the grace period no timer holds up what was watched but a second between two reads: 1,500 machines at once,
 // which are three times what is read at a time, and machines that go one after the other. Machines whose deletion was
-// not watched go in fives, five seconds apart.
+// not watched go in fives, five seconds apart, whatever happens meanwhile.
 func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 	for name, test := range map[string]struct {
 		machines int
 		watched  bool
+		events   bool // each second
 		apart    time.Duration
 		atMost   time.Duration // beyond the grace period
 		most     int           // within five seconds
@@ -129,6 +132,7 @@ func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 		"at once":               {machines: 1500, watched: true, atMost: 20 * time.Second, most: 1500},
 		"one after the other":   {machines: 10, watched: true, apart: 2 * time.Second, atMost: 10*2*time.Second + 5*time.Second, most: 10},
 		"not watched":           {machines: 100, atMost: 30 * 5 * time.Second, most: 5},
+		"with events":           {machines: 100, events: true, atMost: 30 * 5 * time.Second, most: 5},
 		"a node pool of twenty": {machines: 20, watched: true, atMost: 4 * time.Second, most: 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,12 +146,15 @@ func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- r.Start(ctx) }()
 				pass(time.Minute)
-				gone := func(machines int) {
-					l.leave(machines, test.watched)
+				event := func() {
 					select {
 					case wake <- struct{}{}:
 					default:
 					}
+				}
+				gone := func(machines int) {
+					l.leave(machines, test.watched)
+					event()
 				}
 				if test.apart == 0 {
 					gone(test.machines)
@@ -157,7 +164,10 @@ func TestWatchedDeparturesWaitForNoTimer(t *testing.T) {
 						pass(test.apart)
 					}
 				}
-				took, most := l.cleaned(t, test.machines)
+				if !test.events {
+					event = func() {}
+				}
+				took, most := l.cleaned(t, test.machines, event)
 				took += time.Duration(test.machines) * test.apart
 				if took > r.Config.Grace+test.atMost || most > test.most {
 					t.Errorf("it took %s, with up to %d machines in five seconds; want at most %s and %d", took, most, r.Config.Grace+test.atMost, test.most)
@@ -249,7 +259,7 @@ func TestManyDeparturesAreCleanedSideBySide(t *testing.T) {
 		asked := time.Now()
 		answer := <-s.answered
 		waited := time.Since(asked)
-		took, _ := s.cleaned(t, machines+1)
+		took, _ := s.cleaned(t, machines+1, func() {})
 		if took += waited + 3*time.Second; took > 30*time.Second {
 			t.Errorf("it took %s beyond the grace period", took)
 		}
@@ -299,7 +309,7 @@ func TestABlockIsChangedForOneMachineAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &blockWorld{writing: map[netip.Prefix]int{}}
-		r := &Reconciler{Datastore: w, Cluster: w, Config: nodesync.DefaultConfig()}
+		r := &Reconciler{Datastore: w, Cluster: w, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}}
 		var plan nodesync.Plan
 		for i := range 6 {
 			name := fmt.Sprintf("n%d", i)
@@ -308,12 +318,16 @@ func TestABlockIsChangedForOneMachineAtATime(t *testing.T) {
 				Of: nodesync.Subject{Host: name, KubernetesNode: name}, Block: block, Addresses: []nodesync.Reservation{{Address: block.Addr(), Handle: name}},
 			})
 		}
-		out := r.apply(t.Context(), &scene{plan: plan})
-		if len(out.applied) != 6 || w.most != 1 || w.all != 2 {
-			t.Errorf("%d steps were tried, with up to %d writes to one block and %d to all at a time", len(out.applied), w.most, w.all)
+		o := r.options()
+		o.Observe = func(context.Context, string) (*scene, error) { return &scene{plan: plan, work: &work{}}, nil }
+		o.Plan = func(*scene) (p roundPlan) { p.Steps = plan.Steps; return p }
+		o.Report = nil
+		out := reconcile.New(o).Round(t.Context(), reconcile.Only).Applied
+		if len(out) != 6 || w.most != 1 || w.all != 2 {
+			t.Errorf("%d steps were tried, with up to %d writes to one block and %d to all at a time", len(out), w.most, w.all)
 		}
-		for i, a := range out.applied {
-			if a.err != nil || a.step.Subject() != plan.Steps[i].Subject() {
+		for i, a := range out {
+			if a.Err != nil || a.Step.Subject() != plan.Steps[i].Subject() {
 				t.Errorf("step %d: %+v", i, a)
 			}
 		}

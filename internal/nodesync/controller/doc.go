@@ -6,6 +6,9 @@
 //	Kubernetes ──► observe.go ──► nodesync.MakePlan ──► apply.go ──► Calico's datastore
 //	Calico     ──►                                └───► report.go ──► log, metrics
 //
-// One round runs at a time. A round starts when a Kubernetes Node appears or goes, when the last plan asked for it, and every resync
-// period; when nothing changes nothing is asked of the outside in between.
+// What a round consists of is in options, which package reconcile runs: the plan names what it needs, which is read,
+// and is made again.
+//
+// One round runs at a time. A round starts when a Kubernetes Node appears or goes, when the last plan asked for it,
+// and every resync period; when nothing changes nothing is asked of the outside in between.
 package controller

@@ -118,7 +118,7 @@ type cleared struct{ objects, addresses int }
 
 // announce turns a round into Events: what was done, once for each machine, and what begins to need a person. A dry run writes nothing, and an Event
 // is a write.
-func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, out outcome) {
+func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, tried []applied) {
 	if r.Events == nil || r.DryRun {
 		return
 	}
@@ -131,7 +131,7 @@ func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, out outco
 	r.announceGates(ctx, plan.Refusals)
 	r.announceLeftovers(ctx, plan.Refusals)
 	r.announcePodLeftovers(ctx, plan)
-	r.announceSteps(ctx, plan, out)
+	r.announceSteps(ctx, plan, tried)
 }
 
 // forgetAnnounced drops what is known of machines that are not absent any more, and of warnings that may be given again.
@@ -260,14 +260,14 @@ func (r *Reconciler) record(ctx context.Context, event Event) {
 }
 
 // announceSteps tells of machines that have been cleaned up, fences that were withdrawn, the cluster that was recorded, and steps that failed.
-func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, out outcome) {
+func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, tried []applied) {
 	done := map[nodesync.Subject]int{}
-	for _, a := range out.applied {
+	for _, a := range tried {
 		switch {
-		case a.err == nil:
-			done[a.step.Subject()]++
-			r.announceDone(ctx, a.step)
-		case settled(a.err) || ctx.Err() != nil: // the next round decides again; or the end has come
+		case a.Err == nil:
+			done[a.Step.Subject()]++
+			r.announceDone(ctx, a.Step)
+		case settled(a.Err) || ctx.Err() != nil: // the next round decides again; or the end has come
 		default:
 			r.announceFailure(ctx, a)
 		}
@@ -373,17 +373,17 @@ func (r *Reconciler) announceCleaned(ctx context.Context, decision nodesync.Deci
 
 // announceFailure warns of a machine of which a step failed, once until it has been cleaned up.
 func (r *Reconciler) announceFailure(ctx context.Context, a applied) {
-	of, reason := a.step.Subject(), ReasonStepFailed
+	of, reason := a.Step.Subject(), ReasonStepFailed
 	node := of.KubernetesNode
-	note := fmt.Sprintf("Could not %s, will try again: %v", a.step, a.err)
+	note := fmt.Sprintf("Could not %s, will try again: %v", a.Step, a.Err)
 	if len(note) > longestNote/2 {
 		// A step may name hundreds of objects; what went wrong must not be cut off.
-		note = fmt.Sprintf("A step of kind %s for machine %s failed, will try again: %v", nodesync.Kind(a.step), of.Host, a.err)
+		note = fmt.Sprintf("A step of kind %s for machine %s failed, will try again: %v", nodesync.Kind(a.Step), of.Host, a.Err)
 	}
-	if errors.Is(a.err, errJournal) {
+	if errors.Is(a.Err, errJournal) {
 		// The cause is hardly ever the machine, so one warning stands for all.
 		reason, node = ReasonJournalFailed, ""
-		note = fmt.Sprintf("Removing nothing of machine %s, because the objects to remove cannot be journaled: %v", of.Host, a.err)
+		note = fmt.Sprintf("Removing nothing of machine %s, because the objects to remove cannot be journaled: %v", of.Host, a.Err)
 	}
 	if r.announced.failing[failure{of, reason}] {
 		return

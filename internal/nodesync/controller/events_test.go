@@ -88,7 +88,7 @@ func TestLeftoversAreAnnouncedOnce(t *testing.T) {
 		for _, host := range hosts {
 			plan.Refusals = append(plan.Refusals, nodesync.Refusal{Of: nodesync.Subject{Host: host}, Gate: nodesync.GateOrphanedConfiguration})
 		}
-		r.announce(t.Context(), plan, outcome{})
+		r.announce(t.Context(), plan, nil)
 		var notes []string
 		for _, event := range told.events {
 			note, _, _ := strings.Cut(event.Note, "; if")
@@ -123,7 +123,7 @@ func TestTheEventOfPodLeftoversFollowsTheFlag(t *testing.T) {
 			r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
 		}
 		refusal := nodesync.Refusal{Of: nodesync.Subject{Host: "a", Leftovers: true}, Gate: nodesync.GatePodLeftovers, Message: "its Kubernetes Node is not Ready"}
-		r.announce(t.Context(), nodesync.Plan{Leftovers: 3, Refusals: []nodesync.Refusal{refusal}}, outcome{})
+		r.announce(t.Context(), nodesync.Plan{Leftovers: 3, Refusals: []nodesync.Refusal{refusal}}, nil)
 		if len(told.events) != 1 || strings.Contains(told.events[0].Note, "--also-remove") == set || !strings.HasSuffix(told.events[0].Note, "; a: "+refusal.Message) {
 			t.Errorf("with the flag %t: %+v", set, told.events)
 		}
@@ -138,7 +138,7 @@ func TestGatesAreAnnouncedOnce(t *testing.T) {
 		for _, gate := range gates {
 			plan.Refusals = append(plan.Refusals, nodesync.Refusal{Gate: gate, Message: "because of " + string(gate)})
 		}
-		r.announce(t.Context(), plan, outcome{})
+		r.announce(t.Context(), plan, nil)
 		clock.Step(time.Minute)
 		return told.reasons()
 	}
@@ -183,7 +183,7 @@ func TestGatesAreAnnouncedOnce(t *testing.T) {
 var errBroken = errors.New("etcdserver: permission denied")
 
 // one is a plan for a machine, and what became of its steps: each error stands for one of them.
-func one(host string, errs ...error) (nodesync.Plan, outcome) {
+func one(host string, errs ...error) (nodesync.Plan, []applied) {
 	of := nodesync.Subject{Host: host, KubernetesNode: host + ".k8s"}
 	steps := []nodesync.Step{
 		nodesync.Fence{Of: of},
@@ -196,9 +196,9 @@ func one(host string, errs ...error) (nodesync.Plan, outcome) {
 		Steps: steps, Decisions: []nodesync.Decision{{Of: of, Because: "it is NotFound"}},
 		Memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: host, KubernetesNode: host + ".k8s"}}},
 	}
-	out := outcome{}
+	var out []applied
 	for i, err := range errs {
-		out.applied = append(out.applied, applied{step: steps[i], err: err})
+		out = append(out, applied{Step: steps[i], Err: err})
 	}
 	return plan, out
 }
@@ -216,7 +216,7 @@ func TestAMachineIsAnnouncedOnceItIsClean(t *testing.T) {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 	told.events = nil
-	r.announce(t.Context(), nodesync.Plan{}, outcome{})
+	r.announce(t.Context(), nodesync.Plan{}, nil)
 	if got := told.reasons(); got != "" {
 		t.Errorf("a round in which nothing happened: got Events %q", got)
 	}
@@ -291,10 +291,10 @@ func TestOtherAnnouncements(t *testing.T) {
 	of := nodesync.Subject{Host: "n1", KubernetesNode: "n1"}
 	handles := nodesync.RemoveHandles{Handles: make([]nodesync.Handle, 4)}
 	steps := []nodesync.Step{nodesync.BindCluster{ClusterUID: "u-1"}, nodesync.Unfence{Of: of}, handles}
-	plan, out := nodesync.Plan{Steps: steps}, outcome{}
+	plan, out := nodesync.Plan{Steps: steps}, []applied(nil)
 	for _, step := range steps {
 		plan.Decisions = append(plan.Decisions, nodesync.Decision{Of: step.Subject(), Because: "so"})
-		out.applied = append(out.applied, applied{step: step})
+		out = append(out, applied{Step: step})
 	}
 	r.announce(t.Context(), plan, out)
 	notes := ""
@@ -323,7 +323,7 @@ func TestNotesFit(t *testing.T) {
 	for range 500 {
 		long.Endpoints = append(long.Endpoints, nodesync.EndpointRef{Namespace: "namespace", Name: "a-workload-endpoint"})
 	}
-	out.applied[1].step = long
+	out[1].Step = long
 	plan.Refusals = []nodesync.Refusal{{Gate: nodesync.GateMass, Message: strings.Repeat("é", 2000)}}
 	r.announce(t.Context(), plan, out)
 	if len(told.events) != 2 || !strings.Contains(told.events[1].Note, "permission denied") {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -71,7 +72,7 @@ func newStage(t *testing.T, machines int) *stage {
 	s.follow()
 	if machines > 0 {
 		// The first round ever records the cluster; what the tests compare begins after that.
-		if _, err := s.reconciler().Round(t.Context()); err != nil {
+		if _, err := s.reconciler().pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +117,7 @@ func (s *stage) follow() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	reader, err := client.New(s.api.Config, client.Options{Scheme: runtime.NewScheme()})
+	reader, err := client.New(s.guarded(), client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -207,13 +208,19 @@ func (s *stage) reconciler() *Reconciler {
 	}
 }
 
+// pass is a round as Start makes it: one that serves requests.
+func (r *Reconciler) pass(ctx context.Context) (time.Duration, error) {
+	done := reconcile.New(r.serving()).Round(ctx, reconcile.Only)
+	return done.Plan.Next, done.Err
+}
+
 // settle runs rounds, with the time that they ask for in between, until one has nothing more to do, and fails if that takes too many.
 func (s *stage) settle(r *Reconciler) {
 	s.t.Helper()
 	quiet := 0
 	for range 40 {
 		before := s.etcd.Revision(s.t)
-		next, err := r.Round(s.t.Context())
+		next, err := r.pass(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
 		}

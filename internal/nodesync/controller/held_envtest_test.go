@@ -39,7 +39,7 @@ func (s *stage) gone(machines ...string) string {
 func (s *stage) passTime(r *Reconciler, rounds int) {
 	s.t.Helper()
 	for range rounds {
-		next, err := r.Round(s.t.Context())
+		next, err := r.pass(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	s.passTime(r, 1)
 	s.clock.Step(s.config.Grace)
 	r.Datastore = store
-	_, _ = r.Round(ctx)
+	_, _ = r.pass(ctx)
 	if store.writes != 1 {
 		t.Errorf("%d writes were tried, want the one during which the end came", store.writes)
 	}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 const (
@@ -30,19 +32,20 @@ func (r *Reconciler) keepJournal(ctx context.Context) {
 	if !ok || r.DryRun {
 		return
 	}
-	for wait := firstPrune; ; wait = pruneInterval {
-		r.sleep(ctx, wait, nil)
-		if ctx.Err() != nil {
-			return
-		}
-		pruned, err := pruner.Prune(ctx, r.Clock.Now())
-		if err != nil && ctx.Err() == nil {
-			r.Log.Error(err, "Failed to prune the journal, will try again", "nextIn", pruneInterval.String())
-		}
-		if pruned > 0 {
-			r.Log.Info("Pruned the journal", "entries", pruned)
-		}
-	}
+	loop := reconcile.NewLoop(reconcile.LoopOptions{
+		Name: "calico-node-sync-journal", Clock: r.Clock, Pass: func(ctx context.Context, _ string) reconcile.Result {
+			pruned, err := pruner.Prune(ctx, r.Clock.Now())
+			if err != nil && ctx.Err() == nil {
+				r.Log.Error(err, "Failed to prune the journal, will try again", "nextIn", pruneInterval.String())
+			}
+			if pruned > 0 {
+				r.Log.Info("Pruned the journal", "entries", pruned)
+			}
+			return reconcile.Result{Next: pruneInterval}
+		},
+	})
+	loop.AddAfter(reconcile.Only, firstPrune)
+	loop.Run(ctx)
 }
 
 // Prune implements Pruner. It drops, oldest first, entries older than the retention, those beyond the cap, and incomplete ones; nothing that

@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,8 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 )
 
@@ -32,11 +38,41 @@ func (s *stage) openKubernetesDatastore() *calico.KubernetesAPI {
 	if err := s.calico.Initialize(s.t.Context(), "10.244.0.0/16"); err != nil {
 		s.t.Fatal(err)
 	}
-	store, err := calico.OpenKubernetes(s.api.Config)
+	store, err := calico.OpenKubernetes(s.guarded())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return store
+}
+
+// guarded is how the program connects: a round writes only what is declared.
+func (s *stage) guarded() *rest.Config {
+	config := rest.CopyConfig(s.api.Config)
+	config.Wrap(outputs.Guard)
+	return config
+}
+
+// What is not declared is refused before it is sent, and nothing else is done then.
+func TestUndeclaredWritesAreRefused(t *testing.T) {
+	s := newStage(t, 1)
+	r := s.reconciler()
+	for _, declared := range []bool{false, true} {
+		o := r.options()
+		o.Plan = func(*scene) (p roundPlan) {
+			p.Memory = &nodesync.Memory{}
+			p.Steps = []nodesync.Step{nodesync.RemoveNode{Of: nodesync.Subject{Host: "a", KubernetesNode: "a"}}}
+			return p
+		}
+		o.Apply, o.Report = func(context.Context, *scene, nodesync.Step) error { return nil }, nil
+		if !declared {
+			o.Writes = nil
+		}
+		done := reconcile.New(o).Round(t.Context(), reconcile.Only)
+		refused := errors.Is(done.Err, outputs.ErrUndeclared)
+		if refused == declared || (len(done.Applied) == 0) == declared {
+			t.Errorf("declared %t: %v, and %d steps were made", declared, done.Err, len(done.Applied))
+		}
+	}
 }
 
 // custom is every custom resource of IPAM, by kind and name, with its resourceVersion.

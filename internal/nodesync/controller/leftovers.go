@@ -193,7 +193,7 @@ func (r *Reconciler) describeLeftovers(ctx context.Context, plan nodesync.Plan, 
 }
 
 // leftoversTried notes what became of the steps about leftovers, and returns when to try again what failed.
-func (r *Reconciler) leftoversTried(w nodesync.World, plan nodesync.Plan, out outcome) (next time.Duration) {
+func (r *Reconciler) leftoversTried(w nodesync.World, plan nodesync.Plan, tried []applied) (next time.Duration) {
 	next = r.Config.Resync
 	if r.DryRun {
 		// Nothing is removed, so nothing counts for the mass guard.
@@ -206,9 +206,9 @@ func (r *Reconciler) leftoversTried(w nodesync.World, plan nodesync.Plan, out ou
 			continue
 		}
 		failed := "it was not tried, because another step about the machine failed or the program was stopping"
-		if i := slices.IndexFunc(out.applied, func(a applied) bool { return sameLeftovers(a.step, s) }); i >= 0 {
-			if failed = ""; out.applied[i].err != nil {
-				failed = cmp.Or(out.applied[i].err.Error(), "it failed")
+		if i := slices.IndexFunc(tried, func(a applied) bool { return sameLeftovers(a.Step, s) }); i >= 0 {
+			if failed = ""; tried[i].Err != nil {
+				failed = cmp.Or(tried[i].Err.Error(), "it failed")
 			}
 		}
 		var wait time.Duration

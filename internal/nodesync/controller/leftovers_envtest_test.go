@@ -135,7 +135,7 @@ func (s *leftoverStage) rounds(r *Reconciler, d time.Duration) {
 	s.t.Helper()
 	for end := s.clock.Now().Add(d); s.clock.Now().Before(end); {
 		s.beat()
-		next, err := r.Round(s.t.Context())
+		next, err := r.pass(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
 			s.journal.before = once
 			for range 120 {
 				s.beat()
-				next, err := r.Round(t.Context())
+				next, err := r.pass(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -374,7 +374,7 @@ func dieAtLeftover(t *testing.T, n int, after bool) {
 	r.LeftoverStore = store
 	for range 120 {
 		s.beat()
-		next, err := r.Round(t.Context())
+		next, err := r.pass(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

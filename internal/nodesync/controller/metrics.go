@@ -3,7 +3,13 @@
 
 package controller
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
 
 // Metrics of node sync. Their names are a contract with dashboards and alerts: MUST NOT change.
 type Metrics struct {
@@ -59,4 +65,30 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.rounds, m.steps, m.refusals, m.planned, m.lastSuccess, m.calicoNodes, m.absentNodes, m.unserved, m.podLeftovers,
 		m.journalErrors)
 	return m
+}
+
+// countRound counts a round.
+func (m *Metrics) countRound(err error, now time.Time) {
+	if err != nil {
+		m.rounds.WithLabelValues("error").Inc()
+		return
+	}
+	m.rounds.WithLabelValues("ok").Inc()
+	m.lastSuccess.Set(float64(now.Unix()))
+}
+
+// count sets what a plan and what it is about have, such as how many Kubernetes Nodes have no Calico Node.
+func (m *Metrics) count(s *scene, c nodesync.Config) {
+	m.planned.Set(float64(len(s.plan.Steps)))
+	m.calicoNodes.Set(float64(len(s.Calico.Nodes)))
+	m.absentNodes.Set(float64(len(s.plan.Memory.Absences)))
+	m.podLeftovers.Set(float64(s.plan.Leftovers))
+	if s.Calico.Binding.Implied || !s.Kubernetes.Synced {
+		return
+	}
+	names := make([]string, 0, len(s.Kubernetes.Nodes))
+	for _, n := range s.Kubernetes.Nodes {
+		names = append(names, n.Name)
+	}
+	m.unserved.Set(float64(len(nodesync.WithoutCalicoNode(s.Calico.Nodes, names, c))))
 }

@@ -25,12 +25,12 @@ func TestNodesWithoutACalicoNodeAreCounted(t *testing.T) {
 		Kubernetes: nodesync.Kubernetes{Synced: true, Nodes: []nodesync.KubernetesNode{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
 		Calico:     nodesync.Calico{Nodes: []nodesync.CalicoNode{{Name: "a", OrchRefs: []nodesync.OrchRef{{Orchestrator: nodesync.OrchestratorKubernetes, NodeName: "a"}}}}},
 	}
-	r.countUnserved(w)
+	r.Metrics.count(&scene{World: w}, r.Config)
 	if got := testutil.ToFloat64(r.Metrics.unserved); got != 2 {
 		t.Errorf("%v are counted, want 2", got)
 	}
 	w.Kubernetes.Synced, w.Kubernetes.Nodes = false, nil
-	if r.countUnserved(w); testutil.ToFloat64(r.Metrics.unserved) != 2 {
+	if r.Metrics.count(&scene{World: w}, r.Config); testutil.ToFloat64(r.Metrics.unserved) != 2 {
 		t.Error("what is not known is counted")
 	}
 }

@@ -6,19 +6,26 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // scene is what a round knows.
 type scene struct {
 	nodesync.World
-	// plan is the latest of this round.
-	plan nodesync.Plan
+	// plan is the latest of this round, which began then; reading is how long what it depends on took to read.
+	plan    nodesync.Plan
+	began   time.Time
+	reading time.Duration
+	// unread is why something could not be read or promised: nothing is done then.
+	unread error
 	// objects are the stored objects of the suspects, for the journal, and addresses what they hold.
 	objects   map[string][]calico.Object
 	addresses map[string][]calico.HeldAddress
+	*work
 }
 
 // observe adds both sides to what is known already, or returns an error; it never returns a part of one.
@@ -73,8 +80,12 @@ func (r *Reconciler) needs(of nodesync.Needs) (all []need) {
 	return all
 }
 
-// satisfy reads what the plan of a scene needs of a kind.
-func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (err error) {
+// satisfy reads what the plan of a scene needs of a kind. What cannot be read ends the round: a plan without would
+// hold machines back.
+func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (_ reconcile.Learned, err error) {
+	if s.unread != nil {
+		return nil, nil
+	}
 	switch needs := s.plan.Needs; n {
 	case needHeartbeats:
 		for _, node := range needs.Heartbeats {
@@ -96,17 +107,31 @@ func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (err error) 
 			err = fmt.Errorf("asking which pods have the addresses of hosts without a Calico Node: %w", err)
 		}
 	}
-	return err
+	return func() { s.unread, s.reading = err, r.Clock.Since(s.began) }, err
 }
 
+// observeSuspects reads what both sides have of suspects.
 func (r *Reconciler) observeSuspects(ctx context.Context, s *scene, suspects []nodesync.Subject) error {
 	names, read := make([]string, len(suspects)), make([]nodesync.Kubernetes, len(suspects))
 	group, live := workers(ctx, r.Workers)
 	for i, of := range suspects {
 		names[i] = of.Host
 		group.Go(func() (err error) {
-			read[i], err = readSuspect(live, r.Cluster, of, r.Config)
-			return err
+			k := &read[i]
+			if of.Second {
+				if k.CalicoPods, err = r.Cluster.CalicoPods(live, of.KubernetesNode); err != nil {
+					return fmt.Errorf("listing the calico-node pods of %s: %w", of.KubernetesNode, err)
+				}
+			}
+			for _, name := range r.Config.NamesOf(of) {
+				k.Lookups = append(k.Lookups, r.Cluster.LookUp(live, name))
+				pods, err := r.Cluster.RunningPods(live, name)
+				if err != nil {
+					return fmt.Errorf("listing pods bound to %s: %w", name, err)
+				}
+				k.RunningPods = append(k.RunningPods, pods)
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -128,26 +153,6 @@ func (r *Reconciler) observeSuspects(ctx context.Context, s *scene, suspects []n
 		s.objects[h.Name], s.addresses[h.Name] = h.Objects, h.Addresses
 	}
 	return nil
-}
-
-// readSuspect reads what Kubernetes says of one suspect.
-func readSuspect(
-	ctx context.Context, cluster Cluster, s nodesync.Subject, c nodesync.Config,
-) (k nodesync.Kubernetes, err error) {
-	if s.Second {
-		if k.CalicoPods, err = cluster.CalicoPods(ctx, s.KubernetesNode); err != nil {
-			return k, fmt.Errorf("listing the calico-node pods of %s: %w", s.KubernetesNode, err)
-		}
-	}
-	for _, name := range c.NamesOf(s) {
-		k.Lookups = append(k.Lookups, cluster.LookUp(ctx, name))
-		pods, err := cluster.RunningPods(ctx, name)
-		if err != nil {
-			return k, fmt.Errorf("listing pods bound to %s: %w", name, err)
-		}
-		k.RunningPods = append(k.RunningPods, pods)
-	}
-	return k, nil
 }
 
 func translateSnapshot(s calico.Snapshot) nodesync.Calico {

@@ -20,7 +20,9 @@ import (
 
 // NewOneShot returns a Reconciler for a command that looks once: it has no watch, plans with [Reconciler.Preview], and writes nothing. state
 // may be nil.
-func NewOneShot(config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.Clock) *Reconciler {
+func NewOneShot(
+	config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.WithTicker,
+) *Reconciler {
 	leftovers, _ := store.(LeftoverStore)
 	pods, _ := cluster.(LeftoverCluster)
 	return &Reconciler{

@@ -15,8 +15,8 @@ import (
 )
 
 // report tells people and monitoring what a round did.
-func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.Plan, out outcome) {
-	r.announce(ctx, plan, out)
+func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.Plan, tried []applied) {
+	r.announce(ctx, plan, tried)
 	r.reportRefusals(log, plan.Refusals)
 	if r.DryRun {
 		r.reportDryRun(log, plan)
@@ -25,22 +25,22 @@ func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.
 	for _, d := range plan.Decisions {
 		because[d.Of] = d.Because
 	}
-	for _, a := range out.applied {
-		kind, subject := nodesync.Kind(a.step), a.step.Subject()
+	for _, a := range tried {
+		kind, subject := nodesync.Kind(a.Step), a.Step.Subject()
 		entry := log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode)
 		switch {
-		case a.err == nil:
+		case a.Err == nil:
 			r.Metrics.steps.WithLabelValues(kind, "done").Inc()
-			entry.Info("Applied step", "did", a.step.String(), "because", because[subject])
-		case settled(a.err):
+			entry.Info("Applied step", "did", a.Step.String(), "because", because[subject])
+		case settled(a.Err):
 			r.Metrics.steps.WithLabelValues(kind, "conflict").Inc()
-			entry.Info("A step no longer applies, will plan again", "wanted", a.step.String(), "because", a.err.Error())
+			entry.Info("A step no longer applies, will plan again", "wanted", a.Step.String(), "because", a.Err.Error())
 		default:
 			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
-			if errors.Is(a.err, errJournal) {
+			if errors.Is(a.Err, errJournal) {
 				r.Metrics.journalErrors.Inc()
 			}
-			entry.Error(a.err, "A step failed, will try the machine again later", "wanted", a.step.String())
+			entry.Error(a.Err, "A step failed, will try the machine again later", "wanted", a.Step.String())
 		}
 	}
 }

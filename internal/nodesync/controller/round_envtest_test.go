@@ -36,7 +36,7 @@ func TestWaitsForTheGracePeriod(t *testing.T) {
 	s.leave("0")
 	want := s.etcd.Revision(t)
 	for range 4 {
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Grace / 5)
@@ -55,7 +55,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	var next time.Duration
 	for range 5 {
 		var err error
-		if next, err = r.Round(t.Context()); err != nil {
+		if next, err = r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Grace)
@@ -133,7 +133,7 @@ func TestAListThatIsNotTrueLeadsToNoWrite(t *testing.T) {
 			r.Cluster = lie
 			want := s.etcd.Revision(t)
 			for range 4 {
-				if _, err := r.Round(t.Context()); err != nil && name != "failed" {
+				if _, err := r.pass(t.Context()); err != nil && name != "failed" {
 					t.Fatal(err)
 				}
 				s.clock.Step(s.config.Grace)
@@ -239,7 +239,7 @@ func TestDyingBeforeOrAfterAnyWriteEndsAlike(t *testing.T) {
 					if died {
 						break
 					}
-					if _, err := first.Round(t.Context()); err != nil {
+					if _, err := first.pass(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 					s.clock.Step(s.config.Grace)
@@ -315,7 +315,7 @@ func TestTwoLeadersEndAlike(t *testing.T) {
 		var both sync.WaitGroup
 		for _, r := range []*Reconciler{a, b} {
 			both.Go(func() {
-				if _, err := r.Round(t.Context()); err != nil {
+				if _, err := r.pass(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -343,7 +343,7 @@ func TestADatastoreBelongsToOneCluster(t *testing.T) {
 	want := s.etcd.Revision(t)
 	r := s.reconciler()
 	for range 4 {
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Grace)
@@ -359,7 +359,7 @@ func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
 	s.settle(r)
 	want := s.etcd.Revision(t)
 	for range 5 {
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Resync)

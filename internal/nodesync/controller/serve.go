@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 const (
@@ -141,57 +141,65 @@ func (r *Reconciler) named(request Request) *Reconciler {
 	config.AlsoRemove = slices.DeleteFunc(slices.Concat(r.Config.AlsoRemove, request.AlsoRemove), func(kind nodesync.ResourceKind) bool {
 		return !slices.Contains(nodesync.ResourceKinds(), kind)
 	})
-	memory := r.memory
-	memory.Leftovers = nil // of pods, which are for the controller's own rounds, on machines that are not to be forgotten
 	return &Reconciler{
 		Datastore: r.Datastore, Cluster: r.Cluster, LeftoverCluster: r.LeftoverCluster, Config: config,
 		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Workers: r.Workers, Clock: r.Clock, Log: r.Log,
-		Metrics: NewMetrics(prometheus.NewRegistry()), memory: memory, kept: maps.Clone(r.kept), loaded: true,
-		strays: maps.Clone(r.strays), mentioned: maps.Clone(r.mentioned), sweptAt: r.sweptAt, announced: r.announced.clone(),
+		Metrics: NewMetrics(prometheus.NewRegistry()), known: forRequest(r.known),
 	}
+}
+
+// roundsFor are those of a controller for a request. The first sweeps again if a name is unknown, since the last
+// sweep may have been too early to find it. What they promise is a part of what this controller remembers: whose
+// blocks stay is known to its next round as well.
+func (r *Reconciler) roundsFor(request Request) parts {
+	sub, first := r.named(request), true
+	o, decide := sub.options(), sub.reading().Plan
+	o.Observe = func(ctx context.Context, key string) (*scene, error) {
+		s, err := sub.gather(ctx, key)
+		seeks := err == nil && first && !s.Calico.Swept
+		if seeks && len(nodesync.MakePlan(s.World, sub.Config).Unknown(request.Names)) > 0 {
+			sub.strays = nil
+			s, err = sub.gather(ctx, key)
+		}
+		first = false
+		return s, err
+	}
+	o.Plan = func(s *scene) roundPlan {
+		p, m := decide(s), r.memory
+		if m.Absences = s.plan.Memory.Absences; s.unread == nil {
+			p.Memory = r.unpromised(m, s.Now)
+		}
+		return p
+	}
+	o.Save = r.promise
+	return o
 }
 
 // forgetNamed removes what named machines have left: with the same plan, live reads, fences and journal as a round.
 func (r *Reconciler) forgetNamed(ctx context.Context, request Request, last Answer, answer *Answer) error {
-	sub := r.named(request)
-	for n := range requestRounds {
-		s, err := sub.gather(ctx)
-		if err == nil && n == 0 && len(s.plan.Unknown(request.Names)) > 0 && !s.Calico.Swept {
-			// The last sweep may have been too early to find it.
-			sub.strays = nil
-			s, err = sub.gather(ctx)
-		}
+	rounds := reconcile.New(r.roundsFor(request))
+	if request.DryRun {
+		s, _, err := rounds.Preview(ctx, reconcile.Only)
 		if err != nil {
 			return err
 		}
-		plan := s.plan
+		answer.addUnknown(s.plan.Unknown(request.Names), last)
+		if len(s.plan.Steps)+len(s.plan.Refusals) > 0 {
+			answer.Lines = append(answer.Lines, s.plan.String())
+		}
+		return nil
+	}
+	for n := range requestRounds {
+		done := rounds.Round(ctx, reconcile.Only)
+		if done.Err != nil {
+			return done.Err
+		}
+		plan := done.World.plan
+		r.memory.Absences = plan.Memory.Absences
 		if n == 0 {
 			answer.addUnknown(plan.Unknown(request.Names), last)
 		}
-		if request.DryRun {
-			if len(plan.Steps)+len(plan.Refusals) > 0 {
-				answer.Lines = append(answer.Lines, plan.String())
-			}
-			return nil
-		}
-		sub.memory = plan.Memory
-		r.memory.Absences = plan.Memory.Absences // whose blocks stay is known to the next round as well
-		if err := r.promise(ctx, s.Now); err != nil {
-			return err
-		}
-		out := sub.apply(ctx, s)
-		for host, revision := range out.fences {
-			sub.memory = sub.memory.WithFence(host, revision)
-		}
-		sub.putBack(plan, out)
-		absent := map[string]bool{}
-		for _, a := range sub.memory.Absences {
-			absent[a.CalicoNode] = true
-		}
-		sub.forgetSwept(plan, out, absent)
-		sub.report(ctx, sub.Log, plan, out)
-		failed := answer.account(plan, out)
-		if len(plan.Steps) == 0 || failed {
+		if failed := answer.account(plan, done.Applied); len(plan.Steps) == 0 || failed {
 			return nil
 		}
 	}
@@ -234,15 +242,15 @@ func removedLines(lines []string) []string {
 }
 
 // account adds what a round did and, if it is the last, what is left alone. It returns whether a step failed.
-func (a *Answer) account(plan nodesync.Plan, out outcome) (failed bool) {
-	for _, x := range out.applied {
-		if x.err == nil {
-			a.Lines = append(a.Lines, removedMark+x.step.String())
+func (a *Answer) account(plan nodesync.Plan, tried []applied) (failed bool) {
+	for _, x := range tried {
+		if x.Err == nil {
+			a.Lines = append(a.Lines, removedMark+x.Step.String())
 			continue
 		}
 		failed = true
 		a.State = AnswerRunning
-		a.Lines = append(a.Lines, fmt.Sprintf("not done: %s: %v", x.step, x.err))
+		a.Lines = append(a.Lines, fmt.Sprintf("not done: %s: %v", x.Step, x.Err))
 	}
 	if len(plan.Steps) > 0 {
 		return failed

@@ -48,7 +48,7 @@ func (s *stage) answer() Answer {
 // round runs one round of a controller that serves requests.
 func (s *stage) round(r *Reconciler) {
 	s.t.Helper()
-	if _, err := r.Round(s.t.Context()); err != nil {
+	if _, err := r.pass(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -184,7 +184,7 @@ func TestWhatIsLeftAloneIsHeld(t *testing.T) {
 			want = AnswerRunning
 		}
 		answer := Answer{State: AnswerDone}
-		answer.account(nodesync.Plan{Refusals: []nodesync.Refusal{{Of: nodesync.Subject{Host: "n9"}, Gate: gate}}}, outcome{})
+		answer.account(nodesync.Plan{Refusals: []nodesync.Refusal{{Of: nodesync.Subject{Host: "n9"}, Gate: gate}}}, nil)
 		if answer.State != want {
 			t.Errorf("%s: got %s, want %s", gate, answer.State, want)
 		}
@@ -194,11 +194,11 @@ func TestWhatIsLeftAloneIsHeld(t *testing.T) {
 // A controller for a request neither sweeps again nor says again what was said, and what it forgets is its own.
 func TestAControllerForARequest(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{
+	r := &Reconciler{known: known{
 		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, LeftoverMemory: nodesync.LeftoverMemory{Leftovers: []nodesync.SeenLeftover{{}}}},
 		strays: map[string]bool{"n9": true}, mentioned: map[string]bool{"n8": true}, sweptAt: time.Unix(1, 0),
 		announced: announced{said: map[string]time.Time{}, leftovers: map[string]bool{"n7": true}},
-	}
+	}}
 	sub := r.named(Request{Names: []string{"n9"}})
 	if !sub.strays["n9"] || !sub.mentioned["n8"] || !sub.sweptAt.Equal(r.sweptAt) || !sub.announced.leftovers["n7"] {
 		t.Errorf("it does not know what is known: %+v", sub)

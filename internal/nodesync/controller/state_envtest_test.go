@@ -23,7 +23,7 @@ func TestARestartKeepsTheGracePeriod(t *testing.T) {
 	rounds := func(r *Reconciler) {
 		t.Helper()
 		for range 2 {
-			if _, err := r.Round(t.Context()); err != nil {
+			if _, err := r.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestAConfirmationLetsTheMassGuardPass(t *testing.T) {
 	r.Cluster = blind{s.cluster}
 	hash := ""
 	for range 3 {
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.clock.Step(s.config.Grace)
@@ -80,7 +80,7 @@ func TestAConfirmationLetsTheMassGuardPass(t *testing.T) {
 	} {
 		s.confirm(confirmation)
 		for range 2 {
-			if _, err := r.Round(t.Context()); err != nil {
+			if _, err := r.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -187,7 +187,7 @@ func (p *process) begin() {
 	p.prepare()
 	p.resume, p.cease = pull(func(yield func(portCall) bool) {
 		p.yield = yield
-		p.due, p.err = p.r.Round(context.Background())
+		p.due, p.err = p.r.pass(context.Background())
 	})
 	if p.waiting, _ = p.resume(); p.waiting == (portCall{}) {
 		panic("a round without any call")

@@ -179,7 +179,7 @@ func (p *process) work(mishaps map[int]mishap) (sideBySide int) {
 	clear(crew.working)
 	p.prepare()
 	p.yield = crew.decide
-	p.due, p.err = p.r.Round(context.Background())
+	p.due, p.err = p.r.pass(context.Background())
 	p.watcher.ended(p)
 	if p.dead {
 		p.start()

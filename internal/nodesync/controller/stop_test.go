@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/calico"
@@ -26,7 +27,7 @@ type stoppedWorld struct {
 	LeftoverStore
 	LeftoverCluster
 	stop func()
-	// at is what it is in the middle of: keeping an entry, listing pods, or planning what a person asks for.
+	// at is what it is in the middle of: keeping an entry, a write, listing pods, or planning what a person asks for.
 	at string
 }
 
@@ -51,7 +52,8 @@ func (s *stoppedWorld) Record(ctx context.Context, _ Entry) error {
 	return nil
 }
 
-func (s *stoppedWorld) DeleteAffinity(context.Context, calico.Guard, netip.Prefix, int64, bool) error {
+func (s *stoppedWorld) DeleteAffinity(ctx context.Context, _ calico.Guard, _ netip.Prefix, _ int64, _ bool) error {
+	_ = s.end(ctx, "write") // it is written all the same
 	return nil
 }
 
@@ -76,9 +78,10 @@ func (s *stoppedWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
 }
 
 // An end in the middle of a round, at whatever, is no failure of a machine: nothing is logged as an error, no machine is held back, and a request goes on.
+// What was written before is reported.
 func TestAnEndInTheMiddleIsNoError(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"journal", "pods", "request"} {
+	for _, at := range []string{"journal", "write", "pods", "request"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			ctx, stop := context.WithCancel(t.Context())
@@ -110,6 +113,10 @@ func TestAnEndInTheMiddleIsNoError(t *testing.T) {
 				if a.HeldBy == nodesync.GateStepFailed {
 					t.Errorf("%s is held back: %s", a.CalicoNode, a.Held)
 				}
+			}
+			done := testutil.ToFloat64(r.Metrics.steps.WithLabelValues(nodesync.Kind(nodesync.RemoveAffinity{}), "done"))
+			if (done > 0) != (at == "write") {
+				t.Errorf("%v writes are reported", done)
 			}
 			if request.last.Final() {
 				t.Errorf("the request ends with %+v", request.last)

@@ -104,13 +104,13 @@ func (r *Reconciler) forgetEmpty(hosts []calico.Host) {
 
 // forgetSwept drops what the last sweep found and what is gone since, or alive: the next sweep finds what is left. What is held back stays, and all
 // of it while nothing could be judged: it would be out of sight until the next sweep.
-func (r *Reconciler) forgetSwept(plan nodesync.Plan, out outcome, absent map[string]bool) {
+func (r *Reconciler) forgetSwept(plan nodesync.Plan, tried []applied, absent map[string]bool) {
 	cleaned := map[string]bool{}
-	for _, a := range out.applied {
-		host := a.step.Subject().Host
+	for _, a := range tried {
+		host := a.Step.Subject().Host
 		before, tried := cleaned[host]
-		cleaned[host] = a.err == nil && (before || !tried)
-		if s, ok := a.step.(nodesync.RemoveHandles); ok && a.err == nil {
+		cleaned[host] = a.Err == nil && (before || !tried)
+		if s, ok := a.Step.(nodesync.RemoveHandles); ok && a.Err == nil {
 			r.memory.Handles = slices.DeleteFunc(slices.Clone(r.memory.Handles), func(h nodesync.OrphanedHandle) bool {
 				return slices.Contains(s.Handles, h.Handle)
 			})

@@ -105,7 +105,7 @@ func sweepPodsOf(tb testing.TB, s *podServer, names bool) *Reconciler {
 		Datastore: w, Cluster: w, LeftoverStore: w, LeftoverCluster: cluster, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
-	if _, err := r.Round(tb.Context()); err != nil {
+	if _, err := r.pass(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	if r.podsFailed {
@@ -125,7 +125,7 @@ func TestCallsOfASweep(t *testing.T) {
 		s := &podServer{pods: test.pods}
 		r := sweepPodsOf(t, s, test.names)
 		for range 3 {
-			if _, err := r.Round(t.Context()); err != nil {
+			if _, err := r.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

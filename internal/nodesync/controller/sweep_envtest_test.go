@@ -102,7 +102,7 @@ func TestAStrayThatJoinsAgain(t *testing.T) {
 	s.drop("/calico/resources/v3/projectcalico.org/nodes/", "9")
 	s.drop("/calico/ipam/v2/host/", "9")
 	r := s.reconciler()
-	if _, err := r.Round(t.Context()); err != nil {
+	if _, err := r.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !r.strays[s.name("9")] {
@@ -134,7 +134,7 @@ func TestOrphanedHandlesGoOnRequest(t *testing.T) {
 	r = s.reconciler()
 	r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindIPAMHandle}
 	for range 30 {
-		next, err := r.Round(t.Context())
+		next, err := r.pass(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestAHandleThatIsTakenUpStays(t *testing.T) {
 		return nil
 	}}
 	for range 30 {
-		next, err := r.Round(t.Context())
+		next, err := r.pass(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func TestAStrayThatSomebodyElseCleansUp(t *testing.T) {
 	}
 	r.Config.MinOverlapPercent, r.Config.Grace = 0, 0
 	for range 2 {
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestWhatASweepFoundStaysInSight(t *testing.T) {
 	r.Config.MinOverlapPercent = 0
 	round := func() {
 		t.Helper()
-		if _, err := r.Round(t.Context()); err != nil {
+		if _, err := r.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,7 @@ func calicoNodeSet(env map[string]string) Workload {
 
 func allRights() []RightAnswer {
 	var out []RightAnswer
-	for _, r := range Rights(kindEtcd) {
+	for _, r := range nodesync.Rights(false) {
 		out = append(out, RightAnswer{Right: r, Allowed: true})
 	}
 	return out
@@ -296,7 +296,7 @@ func rightsCases() []sick {
 		{"a person lacks a right", func(e *Evidence) { without(e, "pods"); e.RightsOf = "jane" }},
 		{"lesser rights are missing", func(e *Evidence) { without(e, "tokenreviews"); without(e, "configmaps") }},
 		{"rights not to be asked for", func(e *Evidence) {
-			e.Rights, e.RightsOf = []RightAnswer{{Right: Rights(kindEtcd)[0], Failure: "users is forbidden: cannot impersonate"}}, ""
+			e.Rights, e.RightsOf = []RightAnswer{{Right: nodesync.Rights(false)[0], Failure: "users is forbidden: cannot impersonate"}}, ""
 		}},
 		{"no namespace", func(e *Evidence) { e.Namespace = "" }},
 	}
@@ -397,7 +397,7 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 		for _, file := range files {
 			want = append(want, given(t, file)...)
 		}
-		for _, r := range Rights(kind) {
+		for _, r := range nodesync.Rights(kind == kindKubernetes) {
 			got = append(got, fmt.Sprintf("%v %s", r.Own, r))
 		}
 		slices.Sort(want)
@@ -414,10 +414,10 @@ func TestRestoreRightsAreThoseOfTheSample(t *testing.T) {
 	want := given(t, filepath.Join("..", "..", "..", "config", "calico-node-sync", "samples", "restore-rights.yaml"))
 	var got []string
 	e := Evidence{RightsOf: "system:serviceaccount:mooring-system:calico-node-sync", Namespace: "mooring-system"}
-	for _, r := range Rights(kindKubernetes) {
+	for _, r := range nodesync.Rights(true) {
 		e.Rights = append(e.Rights, RightAnswer{Right: r, Allowed: true})
 	}
-	for _, r := range RestoreRights(kindKubernetes) {
+	for _, r := range nodesync.RestoreRights(true) {
 		got = append(got, fmt.Sprintf("%v %s", r.Own, r))
 		e.Rights = append(e.Rights, RightAnswer{Right: r})
 	}
@@ -491,7 +491,7 @@ func spread(rule rbacv1.PolicyRule, own bool) []string {
 		for _, resource := range rule.Resources {
 			for _, name := range names {
 				for _, verb := range rule.Verbs {
-					out = append(out, fmt.Sprintf("%v %s", own, Right{Group: group, Resource: resource, Name: name, Verb: verb}))
+					out = append(out, fmt.Sprintf("%v %s", own, nodesync.Right{Group: group, Resource: resource, Name: name, Verb: verb}))
 				}
 			}
 		}

@@ -8,122 +8,17 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Right is one right that calico-node-sync uses.
-type Right struct {
-	Group, Resource string
-	// Name is of the one object it is about, "" for all.
-	Name string
-	Verb string
-	// Own reports that it is about objects in the controller's own namespace.
-	Own bool
-	// In is the namespace of a role in another one, "" for any other right.
-	In string
-	// For says what it is for, and is empty for what a controller cannot do without.
-	For string
-	// Optional says that the roles that are shipped leave it out.
-	Optional bool
-}
-
-// String is the right as kubectl auth can-i takes it, more or less.
-func (r Right) String() string {
-	resource := r.Resource
-	if r.Group != "" {
-		resource += "." + r.Group
-	}
-	if r.Name != "" {
-		resource += "/" + r.Name
-	}
-	if r.In != "" {
-		resource += " in namespace " + r.In
-	}
-	return r.Verb + " " + resource
-}
-
 // RightAnswer is whether one Right is there.
 type RightAnswer struct {
-	Right   Right
+	Right   nodesync.Right
 	Allowed bool
 	// Failure is why that could not be found out.
 	Failure string
-}
-
-// Rights lists what config/calico-node-sync gives its service account, by the kind of datastore; a test compares the two.
-func Rights(kind string) []Right {
-	const metrics, leftovers = "asking who reads /metrics", "removing leftovers of deleted pods on existing machines"
-	out := []Right{
-		{Resource: "nodes", Verb: "get"}, {Resource: "nodes", Verb: "list"}, {Resource: "nodes", Verb: "watch"},
-		{Resource: "pods", Verb: "list"},
-		{Resource: "pods", Verb: "get", For: leftovers}, {Group: "coordination.k8s.io", Resource: "leases", Verb: "get", In: "kube-node-lease", For: leftovers},
-		{Resource: "namespaces", Name: "kube-system", Verb: "get"},
-		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create", For: metrics},
-		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create", For: metrics},
-	}
-	const lease, state = "calico-node-sync.nodes.mooring.dev", "calico-node-sync-state"
-	out = append(out, Right{Group: "coordination.k8s.io", Resource: "leases", Verb: "create", Own: true})
-	for _, verb := range []string{"get", "update"} {
-		out = append(out, Right{Group: "coordination.k8s.io", Resource: "leases", Name: lease, Verb: verb, Own: true})
-	}
-	const remember = "saving over restarts since when Nodes are absent"
-	for _, verb := range []string{"get", "update"} {
-		out = append(out, Right{Resource: "configmaps", Name: state, Verb: verb, Own: true, For: remember})
-	}
-	// The journal as the manifests have it: what cannot be kept is not removed.
-	out = append(out, Right{Resource: "configmaps", Verb: "create", Own: true})
-	for _, verb := range []string{"list", "delete"} {
-		out = append(out, Right{Resource: "configmaps", Verb: verb, Own: true, For: "keeping the journal in ConfigMaps"})
-	}
-	const events = "Events"
-	for _, group := range []string{"", "events.k8s.io"} {
-		for _, verb := range []string{"create", "patch"} {
-			out = append(out, Right{Group: group, Resource: "events", Verb: verb, Own: true, For: events})
-		}
-	}
-	out = append(out, Right{Group: "apps", Resource: "deployments", Name: "calico-node-sync", Verb: "get", Own: true, For: events})
-	if kind != kindKubernetes {
-		return out
-	}
-	return append(out, crdRights()...)
-}
-
-// crdRights are the rights on Calico's own objects in the kubernetes datastore.
-func crdRights() []Right {
-	const group = "crd.projectcalico.org"
-	out := []Right{
-		{Group: group, Resource: "clusterinformations", Name: "default", Verb: "get"},
-		{Group: group, Resource: "ipamconfigs", Name: "default", Verb: "get"},
-	}
-	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
-		for _, verb := range []string{"get", "list", "update", "delete"} {
-			out = append(out, Right{Group: group, Resource: resource, Verb: verb})
-		}
-	}
-	for _, verb := range []string{"get", "list", "delete"} {
-		out = append(out, Right{Group: group, Resource: "hostendpoints", Verb: verb})
-	}
-	for _, resource := range []string{"bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations"} {
-		out = append(out, Right{Group: group, Resource: resource, Verb: "get"}, Right{Group: group, Resource: resource, Verb: "list"},
-			Right{Group: group, Resource: resource, Verb: "delete", For: "--also-remove"})
-	}
-	return out
-}
-
-// RestoreRights lists what putting back from the journal needs beside [Rights]; a test compares it with config/calico-node-sync/samples/restore-rights.yaml.
-func RestoreRights(kind string) []Right {
-	if kind != kindKubernetes {
-		return nil
-	}
-	const group = "crd.projectcalico.org"
-	var out []Right
-	for _, resource := range []string{
-		"hostendpoints", "bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations", "ipamhandles", "ipamblocks", "blockaffinities",
-	} {
-		out = append(out, Right{Group: group, Resource: resource, Verb: "create", Optional: true})
-	}
-	return append(out, Right{Group: group, Resource: "ippools", Verb: "list", Optional: true})
 }
 
 // serviceAccounts begins the name that the API server gives to the account of a program.

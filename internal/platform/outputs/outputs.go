@@ -22,6 +22,9 @@ const (
 	// DigitalOcean: the kind is the route with its identifiers replaced, such as v2/tags/{tag_id}/resources, and the
 	// verb is the method.
 	DigitalOcean = "digitalocean"
+	// CalicoEtcd is Calico's datastore in etcd: the kind of a write is the resource as Calico's kubernetes datastore
+	// calls it, such as ipamblocks, and the verb is put or delete.
+	CalicoEtcd = "calico-etcd"
 )
 
 // Write is one kind of object that a controller writes.

@@ -37,17 +37,26 @@ type LoopOptions struct {
 	// Resync is how often all keys are looked at, with up to a fifth more by chance, and 0 for never; First is when for the first time, by chance
 	// up to that, and 0 for after Resync.
 	Resync, First time.Duration
-	// FirstRetry and LastRetry bound the waits after failures.
+	// FirstRetry and LastRetry bound the waits after failures. Patient says that only time ends such a wait, and that
+	// what another process has written in between is a failure as well.
 	FirstRetry, LastRetry time.Duration
+	Patient               bool
+	// Look reports whether a pass over a key is due early: it is called as often as the last result asks for, by who
+	// makes passes.
+	Look func(ctx context.Context, key string) bool
 	// Chance returns a duration from 0 to below the given one; nil for one that nobody knows in advance.
 	Chance func(below time.Duration) time.Duration
 }
 
 // Result is what a pass came to.
 type Result struct {
-	// Next is when to look again, 0 for when there is a reason to. Failed says that the pass is to be tried again, later each time.
+	// Next is when to look again, 0 for when there is a reason to: it replaces what the last result said. Failed says
+	// that the pass is to be tried again, later each time.
 	Next   time.Duration
 	Failed bool
+	// Rest is how long nothing starts the next pass, and Look how often after that Look is called until Next, 0 for
+	// never.
+	Rest, Look time.Duration
 	// Due is when something is due by the clock, the zero time for never. From then on the key is passed over before
 	// those of which nothing is, until a pass that neither changes anything nor fails.
 	Due time.Time
@@ -58,7 +67,8 @@ type Result struct {
 // Loop runs passes. Its methods may be called from any goroutine.
 type Loop struct {
 	o     LoopOptions
-	queue workqueue.TypedRateLimitingInterface[string]
+	queue func() workqueue.TypedDelayingInterface[string] // made when it is first used, and ended by Run
+	retry workqueue.TypedRateLimiter[string]
 	poked chan struct{} // something was marked
 	// synced is set before followed is closed.
 	followed chan struct{}
@@ -70,6 +80,29 @@ type Loop struct {
 	wrote   time.Time
 	waiting map[string]bool      // keys that are tried again later
 	dates   map[string]time.Time // when something is due of a key
+	plans   map[string]schedule
+}
+
+// schedule is when a key is passed over next, as zero times or 0 for never. The queue alone does not know: it holds a
+// key for the earliest time that was ever asked for.
+type schedule struct {
+	asked  time.Time // by a caller
+	next   time.Time // by the last pass
+	rested time.Time // not before
+	look   time.Duration
+}
+
+// due is the earlier of the times, not before it has rested.
+func (s schedule) due() (at time.Time, ever bool) {
+	at = s.asked
+	if at.IsZero() || !s.next.IsZero() && s.next.Before(at) {
+		at = s.next
+	}
+	ever = !at.IsZero()
+	if at.Before(s.rested) {
+		at = s.rested
+	}
+	return at, ever
 }
 
 // NewLoop makes a Loop that does nothing until it runs.
@@ -82,14 +115,19 @@ func NewLoop(o LoopOptions) *Loop {
 	if o.Chance == nil {
 		o.Chance = chance
 	}
-	l := &Loop{o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}), waiting: map[string]bool{}, dates: map[string]time.Time{}}
-	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: o.Name, Clock: o.Clock, Queue: &order{workqueue.DefaultQueue[string](), l.overdue}})
-	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: o.Name, Clock: o.Clock, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+	l := &Loop{
+		o: o, poked: make(chan struct{}, 1), followed: make(chan struct{}),
+		retry:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](o.FirstRetry, o.LastRetry),
+		waiting: map[string]bool{}, dates: map[string]time.Time{}, plans: map[string]schedule{},
+	}
+	l.queue = sync.OnceValue(func() workqueue.TypedDelayingInterface[string] {
+		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{
+			Name: o.Name, Clock: o.Clock, Queue: &order{workqueue.DefaultQueue[string](), l.overdue},
+		})
+		return workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[string]{Name: o.Name, Clock: o.Clock, Queue: ordered},
-		)},
-	)
+		)
+	})
 	return l
 }
 
@@ -136,13 +174,22 @@ func (l *Loop) overdue() (keys map[string]bool) {
 }
 
 // Add asks for a pass over a key now; AddAfter later.
-func (l *Loop) Add(key string) { l.queue.Add(key) }
+func (l *Loop) Add(key string) { l.AddAfter(key, 0) }
 
 // AddAfter asks for a pass over a key after a while.
-func (l *Loop) AddAfter(key string, wait time.Duration) { l.queue.AddAfter(key, wait) }
+func (l *Loop) AddAfter(key string, wait time.Duration) {
+	l.mu.Lock()
+	s, at := l.plans[key], l.o.Clock.Now().Add(wait)
+	if s.asked.IsZero() || at.Before(s.asked) {
+		s.asked = at
+	}
+	l.plans[key] = s
+	l.mu.Unlock()
+	l.queue().AddAfter(key, wait)
+}
 
 // Len is how many keys wait to be passed over.
-func (l *Loop) Len() int { return l.queue.Len() }
+func (l *Loop) Len() int { return l.queue().Len() }
 
 // Mark asks for a pass over all keys, debounced.
 func (l *Loop) Mark() {
@@ -166,8 +213,8 @@ func (l *Loop) Wake() {
 	l.waiting = map[string]bool{}
 	l.mu.Unlock()
 	for key := range keys {
-		l.queue.Forget(key)
-		l.queue.AddAfter(key, l.o.Chance(time.Second))
+		l.retry.Forget(key)
+		l.AddAfter(key, l.o.Chance(time.Second))
 	}
 }
 
@@ -175,7 +222,7 @@ func (l *Loop) Wake() {
 func (l *Loop) Run(ctx context.Context, synced ...cache.InformerSynced) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	defer l.queue.ShutDown()
+	defer l.queue().ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
@@ -201,7 +248,7 @@ func (l *Loop) Run(ctx context.Context, synced ...cache.InformerSynced) {
 
 func (l *Loop) all() {
 	for _, key := range l.o.Keys() {
-		l.queue.Add(key)
+		l.Add(key)
 	}
 }
 
@@ -229,13 +276,16 @@ func (l *Loop) resync(ctx context.Context) {
 
 // next passes over one key, unless ctx has ended.
 func (l *Loop) next(ctx context.Context) bool {
-	key, quit := l.queue.Get()
+	key, quit := l.queue().Get()
 	if quit {
 		return false
 	}
-	defer l.queue.Done(key)
+	defer l.queue().Done(key)
 	if ctx.Err() != nil {
 		return false
+	}
+	if !l.begins(ctx, key) {
+		return true
 	}
 	leave, err := l.o.Gate.Enter(ctx)
 	if err != nil {
@@ -246,11 +296,44 @@ func (l *Loop) next(ctx context.Context) bool {
 	return true
 }
 
+// begins reports whether a pass over a key that left the queue begins now. One that is early goes back into the
+// queue, and one that nothing asks for any more does not.
+func (l *Loop) begins(ctx context.Context, key string) bool {
+	l.mu.Lock()
+	s, now := l.plans[key], l.o.Clock.Now()
+	l.mu.Unlock()
+	at, ever := s.due()
+	switch rests := s.rested.After(now); {
+	case !ever:
+		return false
+	case rests && !s.asked.IsZero() && !s.asked.After(now):
+		at = s.rested.Add(l.o.Quiet) // with all that comes at its end
+	case !rests && s.look > 0 && at.After(now):
+		if l.o.Look(ctx, key) {
+			at = now
+		} else {
+			at = now.Add(min(s.look, at.Sub(now)))
+		}
+	}
+	if at.After(now) {
+		l.queue().AddAfter(key, at.Sub(now))
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s = (schedule{asked: l.plans[key].asked}); !s.asked.After(now) {
+		s.asked = time.Time{}
+	}
+	l.plans[key] = s
+	return true
+}
+
 // Requeue schedules a key again as the result of a pass asks, including a pass that the caller made itself.
 func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	l.mu.Lock()
+	now := l.o.Clock.Now()
 	if r.Wrote {
-		l.wrote = l.o.Clock.Now()
+		l.wrote = now
 	}
 	switch {
 	case r.Wrote, r.Failed: // what is due is under way
@@ -263,17 +346,37 @@ func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	if r.Failed {
 		l.waiting[key] = true
 	}
+	wait := l.plan(key, now, r)
 	l.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-	case r.Next > 0:
-		l.queue.Forget(key)
-		l.queue.AddAfter(key, r.Next)
-	case r.Failed:
-		l.queue.AddRateLimited(key)
-	default:
-		l.queue.Forget(key)
+	if wait > 0 && ctx.Err() == nil {
+		l.queue().AddAfter(key, wait)
 	}
+}
+
+// plan notes what a result asks for, and returns when the queue has to give the key out, 0 for not at all.
+func (l *Loop) plan(key string, now time.Time, r Result) (wait time.Duration) {
+	if r.Failed && r.Next == 0 {
+		if r.Next = l.retry.When(key); l.o.Patient {
+			r.Rest = r.Next
+		}
+	} else {
+		l.retry.Forget(key)
+	}
+	s := schedule{asked: l.plans[key].asked}
+	if wait = r.Next; r.Rest > 0 {
+		s.rested = now.Add(r.Rest)
+	}
+	if r.Next > 0 {
+		s.next = now.Add(max(r.Next, r.Rest))
+		if s.look = r.Look; s.look > 0 {
+			wait = min(wait, r.Rest+s.look)
+		}
+	}
+	l.plans[key] = s
+	if s == (schedule{}) {
+		delete(l.plans, key)
+	}
+	return wait
 }
 
 // due reports whether marks take effect now, and else how long they have to wait, 0 if there are none.
@@ -343,7 +446,7 @@ func (l *Loop) Start(ctx context.Context) {
 	go func() {
 		select {
 		case <-ctx.Done():
-			l.queue.ShutDown()
+			l.queue().ShutDown()
 		case <-l.followed:
 			l.Run(ctx, l.synced...)
 		}

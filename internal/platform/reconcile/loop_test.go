@@ -114,6 +114,85 @@ func TestWakeTriesWhatFailed(t *testing.T) {
 	})
 }
 
+func seconds(of ...int) (out []time.Duration) {
+	for _, n := range of {
+		out = append(out, time.Duration(n)*time.Second)
+	}
+	return out
+}
+
+// What a pass says of the next one replaces what an earlier one said; what somebody asks for stays. A time that is
+// over with nothing to do is no pass.
+func TestTheLastResultSaysWhenTheNextPassIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, reconcile.LoopOptions{Quiet: time.Second, Most: time.Second})
+		r.result.Next = 10 * time.Second
+		r.Add("key")
+		wait(6 * time.Second)
+		r.Add("key") // now the next pass is after 16 s, and not after 10 s
+		wait(6 * time.Second)
+		r.expect(t, "replaced", 0, 6*time.Second)
+		r.AddAfter("key", 2*time.Second)
+		r.mu.Lock()
+		r.result.Next = 0
+		r.mu.Unlock()
+		wait(time.Minute)
+		r.expect(t, "nothing is due any more", 0, 6*time.Second, 14*time.Second)
+	})
+}
+
+// While a key rests, and for a patient loop after a failure, only time starts a pass. What was marked meanwhile is
+// one pass, with what comes at the end.
+func TestARestIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		result reconcile.Result
+		want   []time.Duration
+	}{
+		"a rest":             {reconcile.Result{Rest: 20 * time.Second, Next: time.Hour}, seconds(0, 21)},
+		"a rest beyond Next": {reconcile.Result{Rest: 20 * time.Second, Next: time.Second}, seconds(0, 20, 40)},
+		"a failure":          {reconcile.Result{Failed: true}, seconds(0, 30)},
+		"an ordinary result": {reconcile.Result{Next: time.Hour}, seconds(0, 6, 8)},
+		"a rest with looks": {
+			reconcile.Result{Rest: 20 * time.Second, Look: 2 * time.Second, Next: time.Hour}, seconds(0, 21)},
+		"looks at what is due": {reconcile.Result{Look: 7 * time.Second, Next: time.Hour}, seconds(0, 6, 8)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, reconcile.LoopOptions{
+				Quiet: time.Second, Most: time.Second, FirstRetry: 30 * time.Second, LastRetry: time.Minute, Patient: true,
+				Look: func(context.Context, string) bool { return false },
+			})
+			r.result = c.result
+			r.Add("key")
+			wait(5 * time.Second)
+			r.Mark()
+			wait(2 * time.Second)
+			r.Mark()
+			wait(33 * time.Second)
+			r.expect(t, what, c.want...)
+		})
+	}
+}
+
+// A look starts a pass early, as often as the last result asks for it.
+func TestALookStartsAPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		r := start(t, reconcile.LoopOptions{Look: func(context.Context, string) bool { looks++; return looks == 3 }})
+		r.result = reconcile.Result{Rest: 5 * time.Second, Look: 10 * time.Second, Next: time.Minute}
+		r.Add("key")
+		wait(36 * time.Second)
+		r.expect(t, "a look that finds something", 0, 35*time.Second)
+		wait(time.Minute)
+		r.expect(t, "looks that find nothing", 0, 35*time.Second, 95*time.Second)
+		if looks != 3+5 {
+			t.Errorf("%d looks, want 8", looks)
+		}
+	})
+}
+
 // What is due by the clock is passed over first, until a pass has nothing more to do; all else is as it came.
 func TestWhatIsDueGoesFirst(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,9 @@ type Plan[N comparable, S, M any] struct {
 	Memory *M
 	// Next is when to look again, 0 for when there is a reason to.
 	Next time.Duration
+	// Rest and Look are how long nothing starts the next round, and how often it is looked whether one is due early,
+	// see [Result].
+	Rest, Look time.Duration
 	// Due is when something is due by the clock, see [Result].
 	Due time.Time
 	// Notes are what people have to be told while it holds.
@@ -62,6 +65,8 @@ const (
 	Forbidden Outcome = "forbidden"
 	// RateLimited: it is tried again when the other side allows it.
 	RateLimited Outcome = "rate limited"
+	// Held: it failed, and the controller remembers when its subject is tried again. The round is not made again for it.
+	Held Outcome = "held"
 	// Failed: it is tried again, later each time.
 	Failed Outcome = "failed"
 )

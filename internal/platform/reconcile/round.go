@@ -60,14 +60,19 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Always func(S) bool
 	// Subject names what a step is about; nil if all are about the same.
 	Subject func(S) string
+	// First reports of a step that all others depend on: those of its subject are made alone and before all others, of
+	// which none is made if one of them is not done. In a plan they come first.
+	First func(S) bool
 	// StepsAtOnce is how many subjects are worked on side by side, 1 if it is 0.
 	StepsAtOnce int
 	// Apply makes one step. The error's [OutcomeOf] says what happens next.
 	Apply func(ctx context.Context, w W, step S) error
 	// NotBefore returns until when an error asks to wait, the zero time if it does not.
 	NotBefore func(error) time.Time
-	// Report tells how a round went, and may add notes to its plan. It is not called when the program ends.
+	// Report tells how a round went, and may add notes to its plan. It is not called when the program ends, unless
+	// AtEnd says so.
 	Report func(ctx context.Context, r *Round[W, N, S, M])
+	AtEnd  bool
 }
 
 // Round is one round, for its report.
@@ -79,8 +84,9 @@ type Round[W any, N comparable, S fmt.Stringer, M any] struct {
 	Plan  Plan[N, S, M]
 	// Applied are the steps that were tried.
 	Applied []Applied[S]
-	// Doubt is why there is no trust, and Err all that went wrong, refusals included.
-	Doubt, Err error
+	// Unsaved is why what the plan remembers was not saved, Doubt why there is no trust, and Err all that went wrong,
+	// refusals included.
+	Unsaved, Doubt, Err error
 	// Complete says that the plan's notes are all that hold, and Wrote that marks have to wait after this round. A report
 	// may say otherwise.
 	Complete, Wrote bool
@@ -134,8 +140,23 @@ func New[W any, N comparable, S fmt.Stringer, M any](o Options[W, N, S, M]) *Run
 
 // Once makes one round, and says when the next is due.
 func (r *Runner[W, N, S, M]) Once(ctx context.Context, key string) Result {
-	_, result := r.once(ctx, key, r.o.Observe)
-	return result
+	return r.result(ctx, r.run(ctx, key, r.o.Observe))
+}
+
+// Round makes one round, for a caller that decides itself when the next is due.
+func (r *Runner[W, N, S, M]) Round(ctx context.Context, key string) Round[W, N, S, M] {
+	return r.run(ctx, key, r.o.Observe)
+}
+
+// Preview is a round that ends with its plan: nothing is saved or written, and nothing reported.
+func (r *Runner[W, N, S, M]) Preview(ctx context.Context, key string) (w W, plan Plan[N, S, M], err error) {
+	bounded, cancel := context.WithTimeout(outputs.Within(ctx, r.o.Name, nil), r.o.Time)
+	defer cancel()
+	if w, err = r.o.Observe(bounded, key); err != nil {
+		return w, plan, err
+	}
+	plan, errs := r.decide(bounded, w, map[N]bool{})
+	return w, plan, errors.Join(errs...)
 }
 
 // Call makes a round for a caller that waits for it and says what is observed, and schedules the next one. It is an error
@@ -148,21 +169,21 @@ func (r *Runner[W, N, S, M]) Call(
 		return done, err
 	}
 	defer leave()
-	done, result := r.once(ctx, key, observe)
-	r.Requeue(ctx, key, result)
+	done = r.run(ctx, key, observe)
+	r.Requeue(ctx, key, r.result(ctx, done))
 	return done, nil
 }
 
-// once makes one round as soon as no other over the key is under way.
-func (r *Runner[W, N, S, M]) once(
+// run makes one round as soon as no other over the key is under way.
+func (r *Runner[W, N, S, M]) run(
 	ctx context.Context, key string, observe func(ctx context.Context, key string) (W, error),
-) (done Round[W, N, S, M], result Result) {
+) (done Round[W, N, S, M]) {
 	defer r.turn(key)()
 	bounded, cancel := context.WithTimeout(outputs.Within(ctx, r.o.Name, r.o.Writes), r.o.Time)
 	defer cancel()
 	done = r.round(bounded, key, observe)
-	if ctx.Err() != nil {
-		return done, result
+	if ctx.Err() != nil && !r.o.AtEnd {
+		return done
 	}
 	if r.o.Report != nil {
 		r.o.Report(bounded, &done)
@@ -171,7 +192,7 @@ func (r *Runner[W, N, S, M]) once(
 		key = ""
 	}
 	r.say(key, done.Plan.Notes, done.Complete)
-	return done, r.result(done)
+	return done
 }
 
 // turn waits until no other round over a key is under way, and returns what ends the turn.
@@ -213,8 +234,8 @@ func (r *Runner[W, N, S, M]) round(
 		errs = slices.Concat(unread, done.Plan.Unread)
 		steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
 		if done.Plan.Memory != nil {
-			if err := r.o.Save(ctx, *done.Plan.Memory); err != nil {
-				errs, steps = append(errs, err), always
+			if done.Unsaved = r.o.Save(ctx, *done.Plan.Memory); done.Unsaved != nil {
+				errs, steps = append(errs, done.Unsaved), always
 			}
 		}
 		if r.o.Trusted != nil && len(steps) > len(always) {
@@ -299,23 +320,31 @@ func (r *Runner[W, N, S, M]) apply(ctx context.Context, w W, steps []S) (tried [
 		of[subject] = append(of[subject], i)
 	}
 	all := make([]Applied[S], len(steps))
-	sideBySide(len(subjects), r.o.StepsAtOnce, func(i int) {
-		for _, at := range of[subjects[i]] {
+	in := func(subject string) (done bool) {
+		for _, at := range of[subject] {
 			err := ctx.Err()
 			if err == nil {
 				err = r.o.Apply(ctx, w, steps[at])
 			}
 			all[at] = Applied[S]{steps[at], OutcomeOf(err), err}
 			if err != nil {
-				return
+				return false
 			}
 		}
-	})
+		return true
+	}
+	for r.o.First != nil && len(subjects) > 0 && r.o.First(steps[of[subjects[0]][0]]) {
+		first := subjects[0]
+		if subjects = subjects[1:]; !in(first) {
+			subjects = nil
+		}
+	}
+	sideBySide(len(subjects), r.o.StepsAtOnce, func(i int) { in(subjects[i]) })
 	for _, a := range all {
 		switch a.Outcome {
 		case "":
 			continue
-		case Done:
+		case Done, Held:
 		case Conflict, Gone:
 			r.o.Log.V(1).Info("What a step is about has changed, planning again", "step", a.Step.String(), "why", a.Err.Error())
 		default:
@@ -373,9 +402,12 @@ func (r *Runner[W, N, S, M]) say(key string, notes []Note, complete bool) {
 	}
 }
 
-// result says when the next round is due.
-func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
-	out := Result{Next: done.Plan.Next, Due: done.Plan.Due, Wrote: done.Wrote}
+// result says when the next round is due, unless the program ends.
+func (r *Runner[W, N, S, M]) result(ctx context.Context, done Round[W, N, S, M]) Result {
+	if ctx.Err() != nil {
+		return Result{}
+	}
+	out := Result{Next: done.Plan.Next, Rest: done.Plan.Rest, Look: done.Plan.Look, Due: done.Plan.Due, Wrote: done.Wrote}
 	if done.Err == nil {
 		return out
 	}
@@ -383,7 +415,7 @@ func (r *Runner[W, N, S, M]) result(done Round[W, N, S, M]) Result {
 	if done.Key != Only {
 		log = log.WithValues("key", done.Key)
 	}
-	if o := OutcomeOf(done.again); o == Conflict || o == Gone {
+	if o := OutcomeOf(done.again); !r.o.Patient && (o == Conflict || o == Gone) {
 		log.Info("Another process has written what this round was decided on, deciding again", "error", done.Err.Error())
 		out.Next = r.o.FirstRetry
 		return out

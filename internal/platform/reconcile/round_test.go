@@ -299,6 +299,58 @@ func TestNotesAreToldOnce(t *testing.T) {
 	}
 }
 
+// Steps that all others depend on are made before them, and if one of them is not done none is. A step that is held
+// is no failure of the round, and what goes wrong while it is reported is one.
+func TestFirstStepsAndHeldOnes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		failing map[string]error
+		said    string
+		failed  bool
+	}{
+		"all done":      {nil, "observe first/1 first/2 a/1 b/1", false},
+		"a first fails": {map[string]error{"first/1": errors.New("no")}, "observe first/1", true},
+		"one is held": {
+			map[string]error{"a/1": reconcile.As(reconcile.Held, errors.New("no"))}, "observe first/1 first/2 a/1 b/1", false,
+		},
+		"its report fails": {map[string]error{"report": errors.New("no")}, "observe first/1 first/2 a/1 b/1", true},
+	} {
+		o := options{
+			First: func(s step) bool { return strings.HasPrefix(string(s), "first") },
+			Report: func(_ context.Context, r *reconcile.Round[*scene, string, step, string]) {
+				if err := test.failing["report"]; err != nil {
+					r.Fail(err)
+				}
+			},
+		}
+		r, s := runner(o, test.failing, func(*scene) plan { return plan{Steps: []step{"first/1", "first/2", "a/1", "b/1"}} })
+		result := r.Once(t.Context(), "key")
+		if said := strings.Join(s.said, " "); said != test.said || result.Failed != test.failed {
+			t.Errorf("%s: %s, %+v", name, said, result)
+		}
+		s.said = nil
+		_, p, err := r.Preview(t.Context(), "key")
+		if err != nil || len(p.Steps) != 4 || strings.Join(s.said, " ") != "observe" {
+			t.Errorf("%s: a preview did %v and has %d steps, %v", name, s.said, len(p.Steps), err)
+		}
+	}
+}
+
+// A round that is told to the end is reported also when the program ends in it.
+func TestARoundThatIsReportedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, atEnd := range []bool{false, true} {
+		ctx, end := context.WithCancel(t.Context())
+		reported := false
+		r, _ := runner(options{
+			AtEnd: atEnd, Report: func(context.Context, *reconcile.Round[*scene, string, step, string]) { reported = true },
+		}, nil, func(*scene) plan { end(); return plan{Steps: []step{"a/1"}} })
+		if result := r.Once(ctx, "key"); reported != atEnd || result != (reconcile.Result{}) {
+			t.Errorf("at the end %t: reported %t, %+v", atEnd, reported, result)
+		}
+	}
+}
+
 // A write that is not declared is refused before it is sent, and one outside of a round is not a controller's.
 func TestUndeclaredWritesAreRefused(t *testing.T) {
 	t.Parallel()

@@ -191,7 +191,16 @@ func EtcdCacheOptions() cache.Options {
 func (d *EtcdDatastore) Informers() []client.Object { return EtcdInformers() }
 
 // Writes implements Datastore.
-func (d *EtcdDatastore) Writes() []outputs.Write { return writes(EtcdRights()) }
+func (d *EtcdDatastore) Writes() []outputs.Write {
+	all := writes(EtcdRights())
+	for kind, verbs := range map[string][]string{
+		"clusterinformations": {"put"}, "nodes": {"put"}, "bgpconfigurations": {"put"},
+		"bgppeers": {"put", "delete"}, "caliconodestatuses": {"put", "delete"},
+	} {
+		all = append(all, outputs.Write{System: outputs.CalicoEtcd, Kind: kind, Verbs: verbs})
+	}
+	return all
+}
 
 // View implements Datastore.
 func (d *EtcdDatastore) View(context.Context) (calico.BGPView, error) { return d.BGPEtcd.View() }
