@@ -11,8 +11,10 @@ import (
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -26,6 +28,29 @@ func (b *BGPKubernetes) Peers(ctx context.Context) ([]apiv3.BGPPeer, error) {
 func (b *BGPKubernetes) Configurations(ctx context.Context) ([]apiv3.BGPConfiguration, error) {
 	return listBGP[apiv3.BGPConfiguration](ctx, b, "bgpconfigurations")
 }
+
+// Policies lists the GlobalNetworkPolicies, in the same way.
+func (b *BGPKubernetes) Policies(ctx context.Context) ([]apiv3.GlobalNetworkPolicy, error) {
+	return listBGP[apiv3.GlobalNetworkPolicy](ctx, b, policies)
+}
+
+// Policies lists the GlobalNetworkPolicies. The error is one sentence.
+func (d *Etcd) Policies(ctx context.Context) ([]apiv3.GlobalNetworkPolicy, error) {
+	answer, err := d.get(ctx, assumed.CalicoResources+policies+"/", clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("reading Calico's %s: %w", policies, err)
+	}
+	out := make([]apiv3.GlobalNetworkPolicy, len(answer.Kvs))
+	for i, kv := range answer.Kvs {
+		if err := json.Unmarshal(kv.Value, &out[i]); err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", kv.Key, err)
+		}
+	}
+	return out, nil
+}
+
+// policies is the name of GlobalNetworkPolicies in paths and keys.
+const policies = "globalnetworkpolicies"
 
 // Look reads everything once that a plan is made of on Calico's side, for commands that do not follow what comes; each kind is read by
 // itself. Nodes are the API server's own, so that the view has none. The error is one sentence.

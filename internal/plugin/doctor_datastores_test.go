@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/api/pkg/lib/numorstring"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	libcalicov3 "github.com/projectcalico/calico/libcalico-go/lib/clientv3"
@@ -40,6 +41,8 @@ type ground struct {
 	meshOn bool
 	// felix has Felix program the routes of an IP pool with IPIP, which BIRD does in Calico 3.31.
 	felix bool
+	// open has no policy that keeps Pods from the nodes' port for BGP.
+	open bool
 }
 
 // hazard is what is found there, but for what is OK. inEtcd is that in etcdv3, where it differs.
@@ -80,6 +83,11 @@ func hazards() map[string]hazard {
 	masters["masters"] = calicov3.BGPPeerSpec{NodeSelector: "all()", PeerSelector: "has(node-role.kubernetes.io/master)"}
 	return map[string]hazard{
 		"nothing": {ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: recipe()}},
+		"a port that Pods reach": {
+			ground: ground{nodes: 4, ids: []string{id, id}, labels: first(2), peers: recipe(), open: true},
+			want: []string{"note bgp-port: Pods can connect to TCP port 179 of the nodes: the sessions of BGPPeers clients, reflectors have no password, " +
+				"and no GlobalNetworkPolicy denies it"},
+		},
 		"a black hole of one ID": {
 			ground: ground{nodes: 4, ids: []string{id, id}, labels: func(i int) map[string]string { return map[string]string{"side": []string{"left", "right"}[i%2]} },
 				peers: map[string]calicov3.BGPPeerSpec{
@@ -198,7 +206,7 @@ func (s *store) clear() {
 	s.t.Helper()
 	ctx := s.t.Context()
 	s.must(s.cluster.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	for _, plural := range []string{"bgppeers", "bgpconfigurations", "felixconfigurations", "ippools", "clusterinformations"} {
+	for _, plural := range []string{"bgppeers", "bgpconfigurations", "felixconfigurations", "ippools", "clusterinformations", "globalnetworkpolicies"} {
 		s.must(s.dynamic.Resource(resource(plural)).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
 	_, err := s.etcd.Client.Delete(ctx, "/calico/", clientv3.WithPrefix())
@@ -247,10 +255,25 @@ func (s *store) inKubernetes(g ground) {
 		create("bgppeers", calicov3.KindBGPPeer, name, spec)
 	}
 	create("bgpconfigurations", calicov3.KindBGPConfiguration, "default", calicov3.BGPConfigurationSpec{NodeToNodeMeshEnabled: &g.meshOn})
+	if !g.open {
+		create("globalnetworkpolicies", calicov3.KindGlobalNetworkPolicy, "bgp", noBGP())
+	}
 	if g.felix {
 		create("clusterinformations", calicov3.KindClusterInformation, "default", calicov3.ClusterInformationSpec{CalicoVersion: "v3.31.0"})
 		create("ippools", calicov3.KindIPPool, "pods", ipip())
 		create("felixconfigurations", calicov3.KindFelixConfiguration, "default", felixToo())
+	}
+}
+
+// noBGP keeps all Pods from TCP port 179.
+func noBGP() calicov3.GlobalNetworkPolicySpec {
+	tcp := numorstring.ProtocolFromString("TCP")
+	return calicov3.GlobalNetworkPolicySpec{
+		NamespaceSelector: "all()", Types: []calicov3.PolicyType{calicov3.PolicyTypeEgress},
+		Egress: []calicov3.Rule{{
+			Action: calicov3.Deny, Protocol: &tcp,
+			Destination: calicov3.EntityRule{Ports: []numorstring.Port{numorstring.SinglePort(179)}},
+		}},
 	}
 }
 
@@ -297,6 +320,12 @@ func (s *store) inEtcd(g ground) {
 	c.Name, c.Spec = "default", calicov3.BGPConfigurationSpec{NodeToNodeMeshEnabled: &g.meshOn}
 	_, err := s.calico.BGPConfigurations().Create(ctx, c, options.SetOptions{})
 	s.must(err)
+	if !g.open {
+		policy := calicov3.NewGlobalNetworkPolicy()
+		policy.Name, policy.Spec = "default.bgp", noBGP()
+		_, err := s.calico.GlobalNetworkPolicies().Create(ctx, policy, options.SetOptions{})
+		s.must(err)
+	}
 	if g.felix {
 		pool, felix := calicov3.NewIPPool(), calicov3.NewFelixConfiguration()
 		pool.Name, pool.Spec, felix.Name, felix.Spec = "pods", ipip(), "default", felixToo()
@@ -349,7 +378,8 @@ func (s *store) finds(where string, want []string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("in %s (-want +got):\n%s", where, diff)
 	}
-	if attention := map[bool]int{true: 2, false: 0}[len(want) > 0]; code != attention {
+	bad := slices.ContainsFunc(want, func(w string) bool { return !strings.HasPrefix(w, string(finding.Note)) })
+	if attention := map[bool]int{true: 2, false: 0}[bad]; code != attention {
 		s.t.Errorf("in %s the exit code is %d, want %d: %s", where, code, attention, errs)
 	}
 }

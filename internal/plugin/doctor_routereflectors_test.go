@@ -111,7 +111,8 @@ func TestDoctorRouteReflectorsRefusals(t *testing.T) {
 	}
 }
 
-// Read from a cluster, the findings are those that the same objects have as files.
+// Read from a cluster, the findings are those that the same objects have as files, and that about the port, for which
+// no file is read.
 func TestDoctorRouteReflectorsOfACluster(t *testing.T) { //nolint:paralleltest // the kinds are cluster-scoped
 	cluster := controlplane.New(t)
 	code, _, errs := run(t, []string{"doctor", "rr", "--kubeconfig", cluster.Kubeconfig})
@@ -154,6 +155,6 @@ func TestDoctorRouteReflectorsOfACluster(t *testing.T) { //nolint:paralleltest /
 	if code != 2 {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	golden(t, "doctor-routereflectors", out)
+	golden(t, "doctor-routereflectors-cluster", out)
 	inBothDatastores(t, cluster)
 }

@@ -78,7 +78,7 @@ func NodesFrom(calico []CalicoNode, kubernetes []corev1.Node, workloads map[stri
 		if n := &kubernetes[i]; !taken[n.Name] {
 			alone := NodeFrom(n, workloads[n.Name], as)
 			alone.IPv4, alone.IPv6, alone.ClusterID, alone.ForeignAS, alone.AS = netip.Addr{}, netip.Addr{}, "", false, as
-			alone.Labels = withoutRole(alone.Labels)
+			alone.Labels, alone.CalicoLabel = withoutRole(alone.Labels), false
 			nodes = append(nodes, alone)
 		}
 	}
@@ -93,7 +93,7 @@ func (c *CalicoNode) joined(k *corev1.Node, workloads int, as uint32) Node {
 		out = NodeFrom(k, workloads, as)
 		uid = string(k.UID)
 	}
-	out.Name, out.ResourceVersion, out.Labels = c.Name, c.ResourceVersion, c.Labels
+	out.Name, out.ResourceVersion, out.Labels, out.CalicoLabel = c.Name, c.ResourceVersion, c.Labels, false
 	// calico-node keeps the Calico Node of a machine that was made again under its name, so that its UID alone would
 	// say that nothing has changed.
 	out.UID = c.UID + "." + uid
@@ -106,10 +106,15 @@ func (c *CalicoNode) joined(k *corev1.Node, workloads int, as uint32) Node {
 // is not a Calico Node.
 func withoutRole(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
-	for _, key := range []string{v1alpha1.ReflectorLabel, v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel} {
+	for _, key := range roleLabels() {
 		delete(out, key)
 	}
 	return out
+}
+
+// roleLabels are Mooring's labels of nodes.
+func roleLabels() []string {
+	return []string{v1alpha1.ReflectorLabel, v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel}
 }
 
 // Binding returns which cluster a datastore alongside Kubernetes belongs to, by the record that all of Mooring's

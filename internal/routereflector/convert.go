@@ -4,7 +4,9 @@
 package routereflector
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -27,6 +29,8 @@ const (
 	IPv6Annotation      = "projectcalico.org/IPv6Address"
 	ASNumberAnnotation  = "projectcalico.org/ASNumber"
 	ClusterIDAnnotation = "projectcalico.org/RouteReflectorClusterID"
+	// LabelsAnnotation has labels, as a JSON object, that Calico's selectors see in addition to the Node's own.
+	LabelsAnnotation = "projectcalico.org/labels"
 )
 
 // DefaultASNumber is Calico's, where BGPConfiguration default names none.
@@ -41,7 +45,6 @@ func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 		UID:             string(n.UID),
 		ResourceVersion: n.ResourceVersion,
 		Created:         n.CreationTimestamp.Time,
-		Labels:          n.Labels,
 		Annotations:     n.Annotations,
 		Taints:          n.Spec.Taints,
 		Unschedulable:   n.Spec.Unschedulable,
@@ -55,6 +58,7 @@ func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 	if id, err := netip.ParseAddr(n.Annotations[ClusterIDAnnotation]); err == nil && id.Is4() {
 		out.ClusterID = id.String()
 	}
+	out.Labels, out.CalicoLabel = calicoLabels(n)
 	out.AS = as
 	if own, err := strconv.ParseUint(n.Annotations[ASNumberAnnotation], 10, 32); err == nil {
 		out.AS, out.ForeignAS = uint32(own), uint32(own) != as
@@ -65,6 +69,33 @@ func NodeFrom(n *corev1.Node, workloads int, as uint32) Node {
 		}
 	}
 	return out
+}
+
+// calicoLabels are the Node's labels with those of Mooring's that only [LabelsAnnotation] has; added reports that the
+// reflectors' is one of them. Other labels of the annotation are left out: a kubelet may write it, and must not
+// become eligible by it.
+func calicoLabels(n *corev1.Node) (labels map[string]string, added bool) {
+	text, has := n.Annotations[LabelsAnnotation]
+	var more map[string]string
+	if !has || json.Unmarshal([]byte(text), &more) != nil {
+		return n.Labels, false
+	}
+	labels = n.Labels
+	for _, key := range roleLabels() {
+		value, has := more[key]
+		if _, own := n.Labels[key]; !has || own {
+			continue
+		}
+		if len(labels) == len(n.Labels) { // none was added yet
+			labels = maps.Clone(n.Labels)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+		added = added || key == v1alpha1.ReflectorLabel
+	}
+	return labels, added
 }
 
 // address reads an address with or without the length of its network; the zero Addr if it is neither.

@@ -50,6 +50,9 @@ func (w World) SilentClients() (silent []Silent, heard func(client string) bool)
 			if known[n.Name] = true; r.At.After(at) {
 				at = r.At
 			}
+			if !w.CouldMeet(n, &r.reflector) {
+				continue // there is no session to miss
+			}
 			up = up || r.Established[n.IPv4] || r.Established[n.IPv6]
 			states = append(states, r.reflector.Name+": "+cmp.Or(r.Others[n.IPv4], r.Others[n.IPv6], "not configured"))
 		}

@@ -20,6 +20,8 @@ const (
 	Quorum = 2
 	// WordLost is the word of a reflector that its witnesses have lost although its Node is Ready.
 	WordLost = "lost"
+	// NoAnswer is what is said of a reflector whose kubelet answers no connection.
+	NoAnswer = ", and its kubelet answers no connection"
 	// MaxObservers is how many are queried about one reflector: one more than needed, since one of them may be silent.
 	MaxObservers = Quorum + 1
 )
@@ -28,9 +30,10 @@ const (
 // replaced.
 type Trouble struct {
 	Node string
-	// Word is NotReady, unreachable or lost. Off reports that the cloud has marked the machine as powered off.
-	Word string
-	Off  bool
+	// Word is NotReady, unreachable or lost, or "lost and then" one of the others. Off reports that the cloud has marked
+	// the machine as powered off, NoAnswer that its kubelet answers no connection, while others' do.
+	Word          string
+	Off, NoAnswer bool
 	// Since is when the trouble began. The reflector is not replaced before Until, so that a machine that starts again
 	// comes back to its role.
 	Since, Until time.Time
@@ -55,7 +58,7 @@ func (t *Trouble) Gone(now time.Time) bool {
 	if t.IsLost() { // one report alone decides nothing, and neither does any without a kubelet's silence where nobody else can be asked
 		enough = len(t.Lost) >= Quorum
 	}
-	return !now.Before(t.Until) && (t.Alone || t.Off || enough)
+	return !now.Before(t.Until) && (t.Alone || t.Off || t.NoAnswer || enough)
 }
 
 // Describe is the trouble in words: how long it may last, and whose report is missing.
@@ -68,6 +71,9 @@ func (t *Trouble) Describe(now time.Time) string {
 	if t.Off {
 		out += ", and the cloud reports its machine as powered off"
 	}
+	if t.NoAnswer {
+		out += NoAnswer
+	}
 	before := ""
 	if now.Before(t.Until) {
 		before = " after " + at(t.Until)
@@ -75,7 +81,7 @@ func (t *Trouble) Describe(now time.Time) string {
 	switch {
 	case t.Gone(now):
 		return out + "; it will be replaced"
-	case t.Off || t.Alone:
+	case t.Off || t.Alone || t.NoAnswer:
 		return out + "; it is replaced" + before
 	}
 	out += fmt.Sprintf("; it is replaced%s once %d of %s report that they have no session with it", before,

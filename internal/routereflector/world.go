@@ -27,6 +27,9 @@ type World struct {
 	Filters map[string]bool
 	// Sightings are what nodes last said of their sessions and routes, at most one for each.
 	Sightings []Sighting
+	// NoAnswer has, by node, since when the kubelet of a reflector whose Node is not heard from answers no connection of
+	// this program, while others' kubelets do.
+	NoAnswer map[string]time.Time
 	// Unproven reports that not every reflector has been seen with its sessions since roles, BGPPeers or mesh last
 	// changed. While it holds, a topology without steps waits for their word; afterwards nobody is asked.
 	Unproven bool
@@ -59,8 +62,10 @@ type Node struct {
 	Name, UID, ResourceVersion string
 	// Created is when the Node was created; zero if that is not known, which counts as long ago.
 	Created time.Time
-	// Labels are those that Calico's selectors see.
+	// Labels are those that Calico's selectors see. CalicoLabel reports that the label of a reflector is not the Node's
+	// own, but stands in [LabelsAnnotation].
 	Labels        map[string]string
+	CalicoLabel   bool
 	Annotations   map[string]string
 	Taints        []corev1.Taint
 	Unschedulable bool

@@ -44,10 +44,16 @@ func TestReflectorsPolicies(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" || len(want) != 2 {
 		t.Errorf("- manifests, + chart:\n%s", diff)
 	}
-	elsewhere := specs(render(t, "net", `calicoRouteReflectorOperator: {enabled: true, bgpPeerPolicy: {accounts: ["system:serviceaccount:velero:velero", "jane@example.com"]}}`))
+	elsewhere := specs(render(t, "net", `calicoRouteReflectorOperator:
+  enabled: true
+  bgpPeerPolicy: {accounts: ["system:serviceaccount:velero:velero", "jane@example.com"]}
+  nodeRolePolicy: {accounts: ["system:serviceaccount:velero:velero", "jane@example.com"]}
+`))
 	for _, account := range []string{"system:serviceaccount:net:calico-route-reflector-operator", "system:serviceaccount:velero:velero", "jane@example.com"} {
-		if !strings.Contains(elsewhere[peers].MatchConditions[0].Expression, `"`+account+`"`) {
-			t.Errorf("%s is not let pass: %s", account, elsewhere[peers].MatchConditions[0].Expression)
+		for _, policy := range []string{peers, roles} {
+			if text := elsewhere[policy].MatchConditions[0].Expression; !strings.Contains(text, `"`+account+`"`) {
+				t.Errorf("%s lets %s not pass: %s", policy, account, text)
+			}
 		}
 	}
 	off := specs(render(t, namespace, `calicoRouteReflectorOperator: {enabled: true, bgpPeerPolicy: {enabled: false}}`))

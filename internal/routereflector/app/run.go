@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"os"
 	"time"
 
@@ -37,10 +39,14 @@ type options struct {
 	timing  controller.Timing
 	// datastore is Calico's, as the flag says it.
 	datastore string
+	// kubeletPort is the kubelets', 0 for no connections to them.
+	kubeletPort int
 }
 
 func newOptions() *options {
-	return &options{manager: manager.DefaultOptions(leaseName), timing: controller.DefaultTiming()}
+	return &options{
+		manager: manager.DefaultOptions(leaseName), timing: controller.DefaultTiming(), kubeletPort: controller.KubeletPort,
+	}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
@@ -55,6 +61,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timing.Coalesce, "coalesce-period", o.timing.Coalesce, "How long events are collected before a plan is made; 10ms to 1m.")
 	fs.DurationVar(&o.timing.Resync, "resync-period", o.timing.Resync,
 		"The time between plans while nothing happens, and up to a fifth more, from the cache; 1s to 1h.")
+	fs.IntVar(&o.kubeletPort, "kubelet-port", o.kubeletPort,
+		"TCP port of the kubelets. While the Node of a reflector is unreachable, a connection to it every 3 seconds decides "+
+			"whether its machine is; 0 for none.")
 }
 
 func (o *options) validate() error {
@@ -70,6 +79,9 @@ func (o *options) validate() error {
 		if d.is < d.least || d.is > d.most {
 			return fmt.Errorf("%s %s: must be from %s to %s", d.flag, d.is, d.least, d.most)
 		}
+	}
+	if o.kubeletPort < 0 || o.kubeletPort > math.MaxUint16 {
+		return fmt.Errorf("--kubelet-port %d: must be from 0 to %d", o.kubeletPort, math.MaxUint16)
 	}
 	if err := o.logging.Validate(); err != nil {
 		return err
@@ -159,6 +171,11 @@ func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop cont
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: served, Workloads: workloads,
 		Events: mgr.GetEventRecorder(Component), Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{},
 		Timing: o.timing, Stop: stop,
+	}
+	if o.kubeletPort > 0 {
+		r.Kubelets = &controller.Kubelets{
+			Port: o.kubeletPort, Pause: controller.KubeletPause, Clock: r.Clock, Dial: (&net.Dialer{}).DialContext,
+		}
 	}
 	return r.SetupWithManager(mgr)
 }

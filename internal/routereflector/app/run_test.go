@@ -17,6 +17,7 @@ func TestPeriods(t *testing.T) {
 	for want, change := range map[string]func(*options){
 		"--settle-period 0s: must be from 1s to 5m0s":         func(o *options) { o.timing.Settle = 0 },
 		"--coalesce-period 1h0m0s: must be from 10ms to 1m0s": func(o *options) { o.timing.Coalesce = time.Hour },
+		"--kubelet-port 65536: must be from 0 to 65535":       func(o *options) { o.kubeletPort = 65536 },
 		"--resync-period 1ms: must be from 1s to 1h0m0s":      func(o *options) { o.timing.Resync = time.Millisecond },
 	} {
 		o := newOptions()

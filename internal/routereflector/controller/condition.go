@@ -86,8 +86,9 @@ func foreignMarks(all []routereflector.Foreign) string {
 	if more := len(all) - len(out); more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%s; it has no influence on the plan; find out which program wrote it (a kubelet can write its own Node), then remove label %s and annotation %s from the Node",
-		strings.Join(out, "; "), v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation)
+	return fmt.Sprintf("%s; it has no influence on the plan; find out which program wrote it (a kubelet can write its own Node), then remove label %s and annotation %s from the Node, "+
+		"or from its annotation %s",
+		strings.Join(out, "; "), v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation, routereflector.LabelsAnnotation)
 }
 
 func reasonOf(r *routereflector.Refusal, otherwise string) string {

@@ -56,6 +56,8 @@ type Reconciler struct {
 	Calico Datastore
 	// Workloads counts pods; nil where nobody needs to know.
 	Workloads *Workloads
+	// Kubelets connects to the kubelets of reflectors that are not heard from; nil where it shall not.
+	Kubelets *Kubelets
 	// Events records Events; nil for none.
 	Events  events.EventRecorder
 	Metrics *Metrics

@@ -128,7 +128,7 @@ func (d *KubernetesDatastore) Unchanged(ctx context.Context, _ calico.BGPView, n
 		is = append(is, n.Name+" "+string(n.UID)+" "+n.Labels[v1alpha1.ReflectorLabel])
 	}
 	for _, n := range nodes {
-		if label, marked := n.Labels[v1alpha1.ReflectorLabel]; marked {
+		if label, marked := n.Labels[v1alpha1.ReflectorLabel]; marked && !n.CalicoLabel {
 			was = append(was, n.Name+" "+n.UID+" "+label)
 		}
 	}

@@ -93,7 +93,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 	if got := recorded(is); !slices.Equal(got, honest) {
 		t.Fatalf("the record has %v, the reflectors are %v", got, honest)
 	}
-	bad := s.ordinary(9)[:2]
+	bad, calicos := s.ordinary(9)[:2], s.ordinary(9)[2]
 	if err := mark(t, s.kubelet(bad[0]), bad[1], "244.0.0.1"); !apierrors.IsForbidden(err) {
 		t.Fatalf("NodeRestriction is not in force: %v", err)
 	}
@@ -103,9 +103,17 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "both labels to be reported", func() string {
+	// Calico gives its Node this label, too, and NodeRestriction does not know of it.
+	text := fmt.Sprintf(`{"metadata":{"annotations":{%q:"{\"%s\":\"main\"}"}}}`, routereflector.LabelsAnnotation,
+		strings.Replace(v1alpha1.ReflectorLabel, "/", `\\/`, 1))
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: calicos}}
+	if err := s.kubelet(calicos).Patch(t.Context(), n, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "all labels to be reported", func() string {
 		c := s.condition("main", v1alpha1.ConditionForeignMarks)
-		if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, bad[0]) && strings.Contains(c.Message, bad[1]) {
+		if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, bad[0]) &&
+			strings.Contains(c.Message, bad[1]) && strings.Contains(c.Message, "annotation projectcalico.org/labels gives Node "+calicos) {
 			return ""
 		}
 		return c.Message
@@ -132,11 +140,12 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 		}
 		return fmt.Sprint(is.Status.Phase, recorded(is))
 	})
-	for _, node := range bad {
+	for _, node := range append(bad, calicos) {
 		if slices.Contains(recorded(is), node) {
 			t.Errorf("%s has become a reflector", node)
 		}
-		s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation))
+		s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:null}}}`,
+			v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation, routereflector.LabelsAnnotation))
 	}
 	s.told(v1alpha1.ConditionForeignMarks, reasonNoForeignMarks)
 	if got := s.await("main", v1alpha1.PhaseReady).Status.Clients; got != 5 {

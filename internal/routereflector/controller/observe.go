@@ -69,6 +69,9 @@ func trimNode(in any) (any, error) {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
+	if len(routereflector.NodeFrom(n, 0, 0).Labels) > len(n.Labels) { // else it is parsed in vain each time
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, routereflector.LabelsAnnotation, n.Annotations[routereflector.LabelsAnnotation])
+	}
 	out.Spec.Taints, out.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -169,6 +172,7 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 	s.memory = m
 	m.catchUp(s)
 	m.enter(s)
+	r.Kubelets.observe(ctx, &s.world)
 	s.world.Suspects, s.world.Promoted = m.suspects(s, r.Timing.Resync), m.justPromoted(s)
 	return s, nil
 }

@@ -27,6 +27,7 @@ func TestTrimmedNodes(t *testing.T) {
 		Annotations: map[string]string{
 			routereflector.IPv4Annotation: "10.0.0.1/24", routereflector.IPv6Annotation: "fd00::1/64", routereflector.ASNumberAnnotation: "64513",
 			routereflector.ClusterIDAnnotation: "244.0.0.1", v1alpha1.KeepAnnotation: "", "somebody/else": strings.Repeat("x", 500),
+			routereflector.LabelsAnnotation: `{"bgp.mooring.dev/reflector":"main"}`,
 		},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:x":{}}`)}},
 	}}

@@ -28,6 +28,10 @@ func Foreign(w *rr.World, d Design) []rr.Foreign {
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		switch g := d.groupOfID(n.ClusterID); {
+		case n.Usurps(&w.Topology) && n.CalicoLabel:
+			what := fmt.Sprintf("annotation %s gives Node %s the label %s=%s, which this program did not write",
+				rr.LabelsAnnotation, n.Name, v1alpha1.ReflectorLabel, w.Topology.Name)
+			out = append(out, rr.Foreign{Node: n.Name, What: what})
 		case n.Usurps(&w.Topology):
 			say(n, "label %s=%s, which this program did not write", v1alpha1.ReflectorLabel, w.Topology.Name)
 		case g != rr.Nowhere && !w.Exiting() && n.ForeignReflector(&w.Topology) && !n.AdoptedBy(&w.Topology):

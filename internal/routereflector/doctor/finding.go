@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -32,6 +34,7 @@ const (
 	CheckPeers        = "bgppeers"
 	CheckExternal     = "external-peers"
 	CheckTemplates    = "bird-templates"
+	CheckPort         = "bgp-port"
 	CheckUnread       = "unreadable"
 )
 
@@ -53,6 +56,10 @@ type Evidence struct {
 	// Templates are BIRD's, nil if they were not looked for. NoTemplates is why they could not be read, "" if they were.
 	Templates   *birdtemplates.Installation
 	NoTemplates string
+	// Policies are Calico's GlobalNetworkPolicies, nil if they were not looked for. NoPolicies is why they could not be
+	// read, "" if they were.
+	Policies   []calicov3.GlobalNetworkPolicy
+	NoPolicies string
 	// Unread are sentences about objects that cannot be read.
 	Unread []string
 }
@@ -96,6 +103,7 @@ func checks() []finding.Check[examined] {
 		{Name: CheckPeers, Find: peers},
 		{Name: CheckExternal, Find: external},
 		{Name: CheckTemplates, Find: templates},
+		{Name: CheckPort, Find: bgpPort},
 		{Name: CheckUnread, Find: unread},
 	}
 }

@@ -75,8 +75,9 @@ func foreignMarks(x examined) []finding.Finding {
 			out = append(out, finding.Finding{
 				Severity: finding.Warning, What: f.What,
 				Why: "a kubelet can write its own Node; the operator ignores the label, but Calico may give the node sessions because of it",
-				Do: fmt.Sprintf("find out who wrote it, then `kubectl label node %s %s-` and `kubectl annotate node %s %s-`", f.Node, v1alpha1.ReflectorLabel, f.Node,
-					routereflector.ClusterIDAnnotation),
+				Do: fmt.Sprintf("find out who wrote it, then `kubectl label node %[1]s %[2]s-` and `kubectl annotate node %[1]s %[3]s- %[4]s-`; where a policy "+
+					"refuses that, as the operator's page says under Installing", f.Node, v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation,
+					routereflector.LabelsAnnotation),
 			})
 		}
 	}

@@ -41,13 +41,21 @@ func trouble(w *rr.World, n *rr.Node) (t rr.Trouble, troubled bool) {
 		}
 		return rr.Trouble{}, false
 	}
+	_, t.NoAnswer = w.NoAnswer[n.Name]
 	t.Off = slices.ContainsFunc(n.Taints, func(taint corev1.Taint) bool { return taint.Key == rr.ShutdownTaint })
+	if e, known := lostEntry(w, n); known && e.Until == nil && e.Since.Time.Before(t.Since) {
+		// Its witnesses lost it before its kubelet fell silent: that is one trouble, with one grace period.
+		t.Word, t.Since = rr.WordLost+" and then "+t.Word, e.Since.Time
+		if until := t.Since.Add(w.Topology.Spec.Failure.UnreachableGrace.Duration); until.Before(t.Until) {
+			t.Until = until
+		}
+	}
 	observers, reflectors := observers(w, n)
 	t.Alone = reflectors == 0
 	for _, name := range observers {
 		s, seen := w.Sighting(name)
 		switch {
-		case !seen || s.At.Before(n.ReadySince):
+		case !seen || s.At.Before(t.Since):
 			t.Silent = append(t.Silent, name)
 		case s.Established[n.IPv4] || s.Established[n.IPv6]:
 			t.Held = append(t.Held, name)
@@ -100,6 +108,9 @@ func WhyLost(w *rr.World, n *rr.Node) string {
 		t.Until.Sub(t.Since))
 	if t.Off {
 		why += ", and its machine is powered off"
+	}
+	if t.NoAnswer {
+		why += rr.NoAnswer
 	}
 	return why
 }

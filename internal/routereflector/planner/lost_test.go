@@ -372,3 +372,42 @@ func TestADeadNodeIsNoReplacement(t *testing.T) {
 		t.Error("its Node is not Ready")
 	}
 }
+
+// A machine without a network is lost by its witnesses first, and its kubelet falls silent later: its grace period does
+// not begin again. One whose witnesses had lost it and have it again has the whole of it, and a report from before the
+// loss decides nothing.
+func TestOneGracePeriodForOneTrouble(t *testing.T) {
+	t.Parallel()
+	w := established(t, 12)
+	dead, standing := w.Marked()[0], MakePlan(w).Standing
+	lostAt, grace := w.Now, w.Topology.Spec.Failure.UnreachableGrace.Duration
+	loss := map[string][]string{standing[0]: {dead}, standing[1]: {dead}}
+	w.Now = lostAt.Add(time.Second)
+	w = remember(report(w, w.Now, lostAt, loss))
+	back := w
+	back.Now = lostAt.Add(10 * time.Second)
+	back = remember(report(back, back.Now, lostAt, nil))
+	silence := lostAt.Add(grace / 2)
+	later := func(w rr.World, after time.Duration, reported time.Time) []rr.Step {
+		w = with(w, silentSince(silence), dead)
+		w.Now = lostAt.Add(after)
+		return MakePlan(deaf(w, dead, reported)).Steps
+	}
+	for name, c := range map[string]struct {
+		world    rr.World
+		after    time.Duration
+		reported time.Time
+		replaced bool
+	}{
+		"before the grace period is over": {w, grace - 2*time.Second, silence.Add(time.Second), false},
+		"after it":                        {w, grace + 2*time.Second, silence.Add(time.Second), true},
+		"reports from before the loss":    {w, grace + 2*time.Second, lostAt.Add(-time.Second), false},
+		"it was back meanwhile":           {back, grace + 2*time.Second, silence.Add(time.Second), false},
+		"and is gone for long":            {back, grace/2 + grace + 2*time.Second, silence.Add(time.Second), true},
+	} {
+		steps := later(c.world, c.after, c.reported)
+		if got := len(steps) > 0 && steps[0].Kind == rr.Promote; got != c.replaced {
+			t.Errorf("%s: replaced %v, want %v: %v", name, got, c.replaced, steps)
+		}
+	}
+}

@@ -74,3 +74,26 @@ func TestSilentClients(t *testing.T) {
 		t.Errorf("it is gone, and asked are %v", p.Witnesses)
 	}
 }
+
+// A client that has no address family in common with its reflectors never had a session with them: it is not named, and
+// counts as heard of, so that one that was named before is forgotten. With one family in common it is.
+func TestAClientOfAnotherFamilyIsNotSilent(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(7, 3), nil)
+	w = settled(w)
+	client := others(w)[0]
+	n, _ := w.Node(client)
+	w.Sightings = slices.Clone(w.Sightings)
+	for i := range w.Sightings {
+		w.Sightings[i].Established = without(w.Sightings[i].Established, n.IPv4)
+	}
+	six := netip.MustParseAddr("fd00::7")
+	alone := with(w, func(n *rr.Node) { n.IPv4, n.IPv6 = netip.Addr{}, six }, client)
+	if silent, heard := alone.SilentClients(); len(silent) > 0 || !heard(client) {
+		t.Errorf("by IPv6 alone: %+v, heard of it: %v", silent, heard(client))
+	}
+	both := with(w, func(n *rr.Node) { n.IPv6 = six }, client)
+	if silent, _ := both.SilentClients(); len(silent) != 1 || silent[0].Node != client {
+		t.Errorf("by IPv4 as well: %+v", silent)
+	}
+}

@@ -136,3 +136,48 @@ func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 		}
 	}
 }
+
+// Where BIRD keeps the sessions of a silent machine, its kubelet, which answers no connection either, decides once the
+// grace period is over. One that reports itself NotReady lives.
+func TestAKubeletThatAnswersNobody(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, cluster(12, 3), nil)
+	dead := w.Marked()[0]
+	begun, grace := w.Now, w.Topology.Spec.Failure.UnreachableGrace.Duration
+	replaced := func(w rr.World, after time.Duration, ready corev1.ConditionStatus) []rr.Step {
+		w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = ready, begun }, dead)
+		w.Now = begun.Add(after)
+		return MakePlan(deaf(w, dead, w.Now, namesOf(w)...)).Steps
+	}
+	silent := w
+	silent.NoAnswer = map[string]time.Time{dead: begun.Add(time.Second)}
+	for name, c := range map[string]struct {
+		world rr.World
+		after time.Duration
+		ready corev1.ConditionStatus
+		want  bool
+	}{
+		"it answers":                  {w, grace + time.Second, corev1.ConditionUnknown, false},
+		"within the grace period":     {silent, grace - time.Second, corev1.ConditionUnknown, false},
+		"after it":                    {silent, grace + time.Second, corev1.ConditionUnknown, true},
+		"its Node is Ready meanwhile": {silent, grace + time.Second, corev1.ConditionTrue, false},
+	} {
+		steps := replaced(c.world, c.after, c.ready)
+		if got := len(steps) > 0 && steps[0].Kind == rr.Promote; got != c.want {
+			t.Errorf("%s: replaced %v, want %v: %v", name, got, c.want, steps)
+		}
+	}
+	w = with(silent, silentSince(begun), dead)
+	if p := MakePlan(deaf(w, dead, w.Now)); len(p.Troubles) != 1 || !strings.Contains(p.Troubles[0].Describe(w.Now), "its kubelet answers no connection") {
+		t.Errorf("it is not said: %+v", p.Troubles)
+	}
+}
+
+// namesOf are the names of all nodes.
+func namesOf(w rr.World) []string {
+	var out []string
+	for i := range w.Nodes {
+		out = append(out, w.Nodes[i].Name)
+	}
+	return out
+}

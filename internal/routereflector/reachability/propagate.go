@@ -93,7 +93,7 @@ func (n *Network) flooder() *flooder {
 	return f
 }
 
-// flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, once more routes are to be
+// flood computes what each reflector holds of the prefix of one speaker. It gives up, and says so, if more routes are to be
 // followed than each reflector would hold of every other in a hierarchy, and [MaxPaths].
 func (n *Network) flood(origin int32) (held holdings, all bool) { return n.flooder().flood(origin) }
 

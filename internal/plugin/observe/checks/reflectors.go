@@ -65,6 +65,8 @@ func fromKubernetes(ctx context.Context, c *observe.Cluster) (doctor.Evidence, e
 	configuration := byDefault(configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
 	e.Routes, e.NoRoutes = found(bgp.ClusterRoutes(ctx))
+	policies, err := bgp.Policies(ctx)
+	e.Policies, e.NoPolicies = listed(policies, err)
 	peers, err := bgp.Peers(ctx)
 	if err != nil {
 		return doctor.Evidence{}, err
@@ -110,6 +112,8 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 	configuration := byDefault(view.Configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration), Etcd: true, InvalidIDs: map[string]string{}, Unread: view.Unread}
 	e.Routes, e.NoRoutes = found(etcd.ClusterRoutes(ctx))
+	policies, err := etcd.Policies(ctx)
+	e.Policies, e.NoPolicies = listed(policies, err)
 	if e.Peers, err = files.Peers(view.Peers); err != nil {
 		return doctor.Evidence{}, err
 	}
@@ -132,6 +136,14 @@ func found(s clusterroutes.Settings, err error) (read *clusterroutes.Settings, p
 		return nil, observe.OneLine(err)
 	}
 	return &s, ""
+}
+
+// listed is found for a list, which is not nil once it was read.
+func listed[T any](all []T, err error) (read []T, problem string) {
+	if err != nil {
+		return nil, observe.OneLine(err)
+	}
+	return append([]T{}, all...), ""
 }
 
 func byDefault(all []calicov3.BGPConfiguration) *calicov3.BGPConfiguration {

@@ -8,7 +8,9 @@ package e2e_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,24 +49,69 @@ type death struct {
 	name                   string
 	cause                  func(l *lab, victim string)
 	recovers, kubeletLives bool
+	// grace is spec.failure.unreachableGrace if it is not [shortGrace].
+	grace time.Duration
 }
+
+// shortGrace is how long a reflector may be lost in TestDeaths, so that ten deaths take no hour.
+const shortGrace = 20 * time.Second
 
 func deaths() []death {
 	return []death{
-		{"crash loop of BIRD", (*lab).crashLoop, false, true},
-		{"SIGSTOP of BIRD", func(l *lab, victim string) { l.signalBIRD(victim, syscall.SIGSTOP) }, false, true},
-		{"port 179 filtered", (*lab).filter, false, true},
-		{"power-off", func(l *lab, victim string) { l.cut(victim); l.taintAsOff(victim) }, false, false},
-		{"kill -9 of BIRD", func(l *lab, victim string) {
+		{name: "crash loop of BIRD", cause: (*lab).crashLoop, kubeletLives: true},
+		{name: "SIGSTOP of BIRD", cause: func(l *lab, victim string) {
+			l.signalBIRD(victim, syscall.SIGSTOP)
+		}, kubeletLives: true},
+		{name: "port 179 filtered", cause: (*lab).filter, kubeletLives: true},
+		{name: "full disk", cause: (*lab).fillDisk, kubeletLives: true},
+		{name: "power-off", cause: func(l *lab, victim string) { l.cut(victim); l.taintAsOff(victim) }},
+		{name: "kill -9 of BIRD", cause: func(l *lab, victim string) {
 			l.signalBIRD(victim, syscall.SIGKILL)
-		}, true, false},
-		{"network cut", (*lab).cut, false, false},
-		{"Node deleted", func(l *lab, victim string) { l.run("node", "remove", victim) }, false, false},
-		{"reboot within a minute", func(l *lab, victim string) {
+		}, recovers: true},
+		{name: "network cut", cause: (*lab).cut},
+		{name: "Node deleted", cause: func(l *lab, victim string) { l.run("node", "remove", victim) }},
+		// Within the default of the grace period, which no other death needs.
+		{name: "reboot within a minute", cause: func(l *lab, victim string) {
 			l.cut(victim)
 			l.pass(25 * time.Second)
 			l.mend(victim)
-		}, true, false},
+		}, recovers: true, grace: time.Minute},
+	}
+}
+
+// connect gives the operator, which is outside of the lab's network, a way to the machines, as it has in a cluster to
+// kubelets. None runs there, so that a machine refuses the connection, which shows that it lives. The link is gone with
+// the lab's network.
+func (l *lab) connect() {
+	l.t.Helper()
+	pid := strconv.Itoa(l.runningState().Identities[blueprint.BGPNetwork].PID)
+	threads, err := filepath.Glob(filepath.Join("/proc", pid, "task", "*", "ns", "net"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	in := func(namespace string, args ...string) error {
+		args = append([]string{"--net=" + namespace, "ip", "link"}, args...)
+		if out, err := exec.CommandContext(l.t.Context(), "nsenter", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", args, err, out)
+		}
+		return nil
+	}
+	at := slices.IndexFunc(threads, func(namespace string) bool { return in(namespace, "show", "bridge") == nil })
+	if at < 0 {
+		l.t.Fatalf("none of %d threads is in the bridge's namespace", len(threads))
+	}
+	const here = "lab-kubelets"
+	err = errors.Join(
+		in(threads[at], "add", "outside", "type", "veth", "peer", "name", here, "netns", strconv.Itoa(os.Getpid())),
+		in(threads[at], "set", "outside", "master", "bridge", "up"),
+	)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, args := range [][]string{{"addr", "add", "172.30.255.254/16", "dev", here}, {"link", "set", here, "up"}} {
+		if out, err := exec.CommandContext(l.t.Context(), "ip", args...).CombinedOutput(); err != nil {
+			l.t.Fatalf("%v: %v: %s", args, err, out)
+		}
 	}
 }
 
@@ -106,6 +153,30 @@ func (l *lab) crashLoop(node string) {
 	}()
 }
 
+// fillDisk has calico-node of a machine start again on a disk without a free byte: confd has no configuration from an
+// earlier container and cannot write one, so BIRD does not start. A BIRD that runs goes on when the disk becomes full.
+func (l *lab) fillDisk(node string) {
+	l.t.Helper()
+	config := filepath.Join(l.BGPNetwork(), "nodes", node, "confd", "config")
+	if err := syscall.Mount("tmpfs", config, "tmpfs", 0, "size=64k,mode=0700"); err != nil {
+		l.t.Fatalf("mounting a small disk for %s: %v", node, err)
+	}
+	l.t.Cleanup(func() {
+		if err := syscall.Unmount(config, syscall.MNT_DETACH); err != nil {
+			l.t.Errorf("unmounting the small disk of %s: %v", node, err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(config, "log"), make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		l.t.Fatalf("filling the disk of %s: %v", node, err)
+	}
+	processes := l.state().Processes
+	for _, name := range []string{"/agent", "/bird", "/bird6"} {
+		if pid := processes[node+name]; pid > 1 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+		}
+	}
+}
+
 // filter drops whatever BIRD sends from a machine or that is sent to it, as a NetworkPolicy on port 179 does.
 func (l *lab) filter(node string) {
 	l.t.Helper()
@@ -138,8 +209,9 @@ func TestDeaths(t *testing.T) {
 		cmp.Or(os.Getenv(templatesVariable), blueprint.TemplatesOfCalico),
 	)
 	l.awaitRoutes()
+	l.connect()
 	l.scenario(scenario.Enable) // which TestScenarios judges
-	l.patchTopology(`{"spec":{"redundancy":3,"failure":{"unreachableGrace":"20s","notReadyGrace":"20s"}}}`)
+	l.patchTopology(`{"spec":{"redundancy":3}}`)
 	ways := deaths()
 	l.operated(func(l *lab) {
 		for i := range count {
@@ -194,17 +266,26 @@ func (l *lab) settled() {
 
 func (d death) run(l *lab) {
 	l.replenish()
+	l.patchTopology(fmt.Sprintf(
+		`{"spec":{"failure":{"unreachableGrace":%q,"notReadyGrace":%q}}}`,
+		cmp.Or(d.grace, shortGrace),
+		shortGrace,
+	))
 	l.settled()
-	_, before := l.nodes()
+	all, before := l.nodes()
 	victim := before[0]
-	end, begun := l.begin(), time.Now()
+	node := all[victim]
+	v := dying{name: victim, reflectors: before}
+	v.address = routereflector.NodeFrom(&node, 0, routereflector.DefaultASNumber).IPv4
+	v.peers = len(l.holders(victim, v.address))
+	v.end, v.begun = l.begin(), time.Now()
 	d.cause(l, victim)
 	if d.recovers {
 		l.observe()
 		if after := l.awaitReflectors(nil); !slices.Equal(after, before) {
 			l.t.Errorf("the reflectors are %v, were %v", after, before)
 		}
-		report := end(victim)
+		report := v.end(victim)
 		l.noCollateral(report)
 		l.t.Logf(
 			"| %s | – | – | – | %v | %v |",
@@ -214,101 +295,76 @@ func (d death) run(l *lab) {
 		)
 		return
 	}
-	if d.kubeletLives {
-		d.runAlive(l, victim, begun, end)
-		return
-	}
-	var notReady, shown time.Duration
-	l.await("the status to show it, or another to take its place", func() error {
-		top := l.topology()
-		if all, _ := l.nodes(); notReady == 0 && !ready(all[victim]) {
-			notReady = time.Since(begun)
-		}
-		if meta.IsStatusConditionTrue(top.Status.Conditions, v1alpha1.ConditionDegraded) ||
-			!slices.ContainsFunc(
-				top.Status.Reflectors,
-				func(r v1alpha1.ReflectorStatus) bool { return r.Node == victim },
-			) {
-			shown = time.Since(begun)
-			return nil
-		}
-		return fmt.Errorf("it is %s", top.Status.Phase)
-	})
-	l.awaitRoles([]string{victim})
-	replaced := time.Since(begun)
-	report := end(victim)
-	l.noCollateral(report)
-	l.t.Logf(
-		"| %s | %v | %v | %v | %v | %v |",
-		d.name,
-		notReady.Round(time.Second),
-		shown.Round(time.Second),
-		replaced.Round(time.Second),
-		longestBeyond(report, victim).Round(100*time.Millisecond),
-		report.Collateral.LongestOutage,
-	)
-	if all, _ := l.nodes(); len(all[victim].Name) > 0 {
-		l.run("node", "remove", victim)
-	}
+	d.replaced(l, v)
 }
 
-// runAlive is run of a death that the kubelet survives. Its machine is a client without a session afterwards, which
-// keeps the topology Degraded.
-func (d death) runAlive(l *lab, victim string, begun time.Time, end func(...string) probe.Report) {
-	all, _ := l.nodes()
-	node := all[victim]
-	address := routereflector.NodeFrom(&node, 0, routereflector.DefaultASNumber).IPv4
+// dying is a reflector that dies: its address, the reflectors before, how many peers had a session with it, since when,
+// and what ends the probe.
+type dying struct {
+	name       string
+	address    netip.Addr
+	reflectors []string
+	peers      int
+	begun      time.Time
+	end        func(failed ...string) probe.Report
+}
+
+// replaced waits until another reflector has taken the place of one that died, and logs when what was seen. A machine
+// whose kubelet lives is a client without a session afterwards, which keeps the topology Degraded.
+func (d death) replaced(l *lab, v dying) {
 	var first, lost, shown, promoted time.Duration
-	peers := len(l.holders(victim, address))
 	l.awaitFor(2*assumed.HoldTime, "another reflector in its place", func() error {
-		passed, top := time.Since(begun), l.topology()
+		passed, top := time.Since(v.begun), l.topology()
 		if lost == 0 {
-			switch left := len(l.holders(victim, address)); {
+			switch left := len(l.holders(v.name, v.address)); {
 			case left == 0:
 				first, lost = cmp.Or(first, passed), passed
-			case left < peers && first == 0:
+			case left < v.peers && first == 0:
 				first = passed
 			}
 		}
-		c := meta.FindStatusCondition(top.Status.Conditions, v1alpha1.ConditionDegraded)
-		if shown == 0 && c != nil && c.Status == metav1.ConditionTrue && c.Reason == "ReflectorLost" &&
-			strings.Contains(c.Message, victim) {
+		if shown == 0 && d.isShown(&top, v.name) {
 			shown = passed
 		}
 		_, reflectors := l.nodes()
-		if promoted == 0 && len(reflectors) > int(*top.Spec.Redundancy) {
+		isNew := func(name string) bool { return !slices.Contains(v.reflectors, name) }
+		if promoted == 0 && slices.ContainsFunc(reflectors, isNew) {
 			promoted = passed
 		}
-		if slices.Contains(reflectors, victim) || len(reflectors) != int(*top.Spec.Redundancy) ||
+		if slices.Contains(reflectors, v.name) || len(reflectors) != int(*top.Spec.Redundancy) ||
 			top.Status.Plan != nil {
 			return fmt.Errorf("the reflectors are %v, %+v, %s", reflectors, top.Status.Plan, top.Status.Phase)
 		}
 		return nil
 	})
-	whole := time.Since(begun)
-	if all, _ = l.nodes(); !ready(all[victim]) {
-		l.t.Errorf("the Node of %s is not Ready any more", victim)
+	whole := time.Since(v.begun)
+	all, _ := l.nodes()
+	if d.kubeletLives && !ready(all[v.name]) {
+		l.t.Errorf("the Node of %s is not Ready any more", v.name)
 	}
 	if shown == 0 {
-		l.t.Errorf("ReflectorLost of %s was never shown", victim)
+		l.t.Errorf("the loss of %s was never shown", v.name)
 	}
-	report := end(victim)
+	report := v.end(v.name)
 	l.noCollateral(report)
-	second := func(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+	tenth := func(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 	l.t.Logf(
 		"| %s | first peer lost it %v, last %v | shown %v | promoted %v | whole %v | promoted node %v | others %v |",
-		d.name,
-		second(first),
-		second(lost),
-		second(
-			shown,
-		),
-		second(promoted),
-		second(whole),
-		second(longestBeyond(report, victim)),
-		report.Collateral.LongestOutage,
+		d.name, tenth(first), tenth(lost), tenth(shown), tenth(promoted), tenth(whole),
+		tenth(longestBeyond(report, v.name)), report.Collateral.LongestOutage,
 	)
-	l.run("node", "remove", victim)
+	if len(all[v.name].Name) > 0 {
+		l.run("node", "remove", v.name)
+	}
+}
+
+// isShown reports whether the status says that a reflector is lost, or not one any more.
+func (d death) isShown(t *v1alpha1.RouteReflectorTopology, victim string) bool {
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionDegraded); c != nil &&
+		c.Status == metav1.ConditionTrue && strings.Contains(c.Message, victim) {
+		return !d.kubeletLives || c.Reason == "ReflectorLost"
+	}
+	return !slices.ContainsFunc(t.Status.Reflectors, func(r v1alpha1.ReflectorStatus) bool { return r.Node == victim })
 }
 
 func ready(n corev1.Node) bool {

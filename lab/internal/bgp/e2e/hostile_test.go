@@ -76,52 +76,69 @@ func (l *lab) logOthers(what string, r probe.Report) {
 }
 
 // TestAKubeletOnBIRD: where no policy refuses it (the policies have a test of their own, test/manifests), a kubelet gives its own Node the label of reflectors,
-// their cluster ID, and asks that it be kept. Nobody else loses a packet, no reflector goes, and the status names the Node.
+// their cluster ID, and asks that it be kept; and once more with the label in Calico's annotation, which Calico's
+// selectors see as well. Nobody else loses a packet, no reflector goes, and the status names the Node.
 func TestAKubeletOnBIRD(t *testing.T) {
 	reflecting(t).operated(func(l *lab) {
-		before := l.topology()
-		hostile := l.aClient()
-		config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
-		if err != nil {
-			l.t.Fatal(err)
+		// label sets the label to a value in JSON, null for none: the beginning of a Node's metadata.
+		own := func(label string) string {
+			return fmt.Sprintf(`"labels":{%q:%s},"annotations":{`, v1alpha1.ReflectorLabel, label)
 		}
-		config.Impersonate.UserName, config.Impersonate.Groups = "system:node:"+hostile, []string{"system:nodes", "system:authenticated"}
-		kubelet, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		patch := func(label, id, keep string) {
-			text := fmt.Sprintf(`{"metadata":{"labels":{%q:%s},"annotations":{%q:%s,%q:%s}}}`,
-				v1alpha1.ReflectorLabel, label, routereflector.ClusterIDAnnotation, id, v1alpha1.KeepAnnotation, keep)
-			if _, err := kubelet.CoreV1().Nodes().Patch(l.t.Context(), hostile, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
-				l.t.Fatal(err)
+		calicos := func(label string) string {
+			if label != "null" {
+				label = strconv.Quote(fmt.Sprintf(`{%q:%s}`, v1alpha1.ReflectorLabel, label))
 			}
+			return fmt.Sprintf(`"annotations":{%q:%s,`, routereflector.LabelsAnnotation, label)
 		}
-		end := l.begin()
-		begun := time.Now()
-		patch(strconv.Quote(before.Name), strconv.Quote(before.Spec.ClusterID), `"true"`)
-		l.await("the status to name it", func() error {
-			if c := meta.FindStatusCondition(l.topology().Status.Conditions, v1alpha1.ConditionForeignMarks); c == nil || c.Status != metav1.ConditionTrue ||
-				!strings.Contains(c.Message, hostile) {
-				return fmt.Errorf("it is %+v", c)
-			}
-			return nil
-		})
-		l.t.Logf("named after %v", time.Since(begun).Round(100*time.Millisecond))
-		l.pass(30 * time.Second) // BIRD and confd have taken all of it up by then
-		patch("null", "null", "null")
-		l.await("the status to forget it", func() error {
-			if c := meta.FindStatusCondition(l.topology().Status.Conditions, v1alpha1.ConditionForeignMarks); c == nil || c.Status != metav1.ConditionFalse {
-				return fmt.Errorf("it is %+v", c)
-			}
-			return nil
-		})
-		l.awaitReflectors(nil)
-		l.noCollateral(end(hostile))
-		if after := l.topology(); !slices.EqualFunc(after.Status.Reflectors, before.Status.Reflectors, func(a, b v1alpha1.ReflectorStatus) bool { return a.Node == b.Node }) {
-			l.t.Errorf("the reflectors are %+v, were %+v", after.Status.Reflectors, before.Status.Reflectors)
-		}
+		_ = l.part("its own label", func(l *lab) { l.labelsItself(own) }) &&
+			l.part("Calico's annotation", func(l *lab) { l.labelsItself(calicos) })
 	})
+}
+
+// labelsItself has a kubelet make its Node a reflector. label is the part of the patch that labels it.
+func (l *lab) labelsItself(label func(value string) string) {
+	l.t.Helper()
+	before := l.topology()
+	hostile := l.aClient()
+	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	config.Impersonate.UserName, config.Impersonate.Groups = "system:node:"+hostile, []string{"system:nodes", "system:authenticated"}
+	kubelet, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	patch := func(value, id, keep string) {
+		text := fmt.Sprintf(`{"metadata":{%s%q:%s,%q:%s}}}`, label(value), routereflector.ClusterIDAnnotation, id, v1alpha1.KeepAnnotation, keep)
+		if _, err := kubelet.CoreV1().Nodes().Patch(l.t.Context(), hostile, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	end := l.begin()
+	begun := time.Now()
+	patch(strconv.Quote(before.Name), strconv.Quote(before.Spec.ClusterID), `"true"`)
+	l.await("the status to name it", func() error {
+		if c := meta.FindStatusCondition(l.topology().Status.Conditions, v1alpha1.ConditionForeignMarks); c == nil || c.Status != metav1.ConditionTrue ||
+			!strings.Contains(c.Message, hostile) {
+			return fmt.Errorf("it is %+v", c)
+		}
+		return nil
+	})
+	l.t.Logf("named after %v", time.Since(begun).Round(100*time.Millisecond))
+	l.pass(30 * time.Second) // BIRD and confd have taken all of it up by then
+	patch("null", "null", "null")
+	l.await("the status to forget it", func() error {
+		if c := meta.FindStatusCondition(l.topology().Status.Conditions, v1alpha1.ConditionForeignMarks); c == nil || c.Status != metav1.ConditionFalse {
+			return fmt.Errorf("it is %+v", c)
+		}
+		return nil
+	})
+	l.awaitReflectors(nil)
+	l.noCollateral(end(hostile))
+	if after := l.topology(); !slices.EqualFunc(after.Status.Reflectors, before.Status.Reflectors, func(a, b v1alpha1.ReflectorStatus) bool { return a.Node == b.Node }) {
+		l.t.Errorf("the reflectors are %+v, were %+v", after.Status.Reflectors, before.Status.Reflectors)
+	}
 }
 
 // nft runs nft in the network of a machine.
