@@ -236,18 +236,25 @@ func TestPredecessorsRoleIsEnough(t *testing.T) {
 	if code, body := fetch(t, addressIn(t, m, "DEBUG_ADDR")+"/healthz"); code != 200 || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", code, body)
 	}
-	code, body := fetch(t, addressIn(t, m, "METRICS_ADDR")+"/metrics")
-	for _, want := range []string{
+	body := ""
+	wanted := []string{
 		`mooring_digitalocean_trust{state="trusted"} 1`, `mooring_digitalocean_nodes_gone_total 1`,
 		`mooring_digitalocean_nodes_existence_unknown{reason="pace"} 0`, `mooring_digitalocean_droplets_age_seconds `,
 		`mooring_digitalocean_api_requests_total{code="404",method="GET",route="v2/droplets/{id}"} 1`, `mooring_build_info{`,
 		`node_controller_cloud_provider_taint_removal_delay_seconds_count`, `workqueue_depth`,
 		`firewall_reconciles_total{error_type="",result="reconciled"} 1`, `firewall_api_operations_total{http_response_code="202",operation="create",result="succeeded"} 1`,
-	} {
-		if code != 200 || !strings.Contains(body, want) {
-			t.Errorf("/metrics (%d) lacks %s", code, want)
-		}
 	}
+	// The firewall is there before it is counted.
+	testkit.Eventually(t, "the metrics", func() string {
+		code, text := fetch(t, addressIn(t, m, "METRICS_ADDR")+"/metrics")
+		body = text
+		for _, want := range wanted {
+			if code != 200 || !strings.Contains(body, want) {
+				return fmt.Sprintf("/metrics (%d) lacks %s", code, want)
+			}
+		}
+		return ""
+	})
 	testkit.CheckMetrics(t, Component, body)
 	if strings.Contains(body, sim.DefaultToken) {
 		t.Error("the token is in the metrics")
