@@ -104,7 +104,7 @@ func Pure(folder string) bool {
 // pluginCommands are the packages below internal/plugin that are commands. None imports another.
 func pluginCommands() []string {
 	return []string{
-		"agreement", "birdtemplates", "confirm", "doctor", "estate", "etcd", "explain", "migrate", "node", "plan", "status", "topology", "ui", "version", "volumes",
+		"agreement", "birdtemplates", "confirm", "doctor", "estate", "etcd", "explain", "migrate", "node", "plan", "report", "status", "topology", "ui", "version", "volumes",
 	}
 }
 

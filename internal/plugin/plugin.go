@@ -4,8 +4,12 @@
 package plugin
 
 import (
+	"context"
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin/agreement"
 	"github.com/mooring-dev/mooring/internal/plugin/birdtemplates"
 	"github.com/mooring-dev/mooring/internal/plugin/confirm"
@@ -17,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/node"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/plan"
+	"github.com/mooring-dev/mooring/internal/plugin/report"
 	"github.com/mooring-dev/mooring/internal/plugin/status"
 	"github.com/mooring-dev/mooring/internal/plugin/topology"
 	"github.com/mooring-dev/mooring/internal/plugin/ui"
@@ -29,7 +34,12 @@ type Builder func(*observe.Env) *cobra.Command
 
 // Builtin is every command of the plugin, in the order of the help text.
 func Builtin() []Builder {
-	return []Builder{status.New, agreement.New, topology.New, volumes.New, estate.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, birdtemplates.New, migrate.New, etcd.New, version.New, newCompletion}
+	return []Builder{status.New, agreement.New, topology.New, volumes.New, estate.New, explain.New, ui.New, plan.New, confirm.New, node.New, node.NewRestore, doctor.New, birdtemplates.New, migrate.New, etcd.New, version.New, report.New(again), newCompletion}
+}
+
+// again runs one of the commands as a part of another one.
+func again(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return command.Run(ctx, NewCommand(Builtin()...), args, stdout, stderr) //nolint:contextcheck // a command is given its context when it runs
 }
 
 const long = `Shows and explains what Mooring's components do in a cluster.
