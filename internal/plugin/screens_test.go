@@ -62,6 +62,7 @@ func noScreens() map[string]string {
 		"doctor-controllers": "it prints what doctor prints", "doctor-rbac": "it prints what doctor prints", "doctor-etcdstorages": "it prints what doctor prints", "doctor-volumes": "it prints what doctor prints",
 		"doctor-estate": "it prints what doctor prints", "doctor-certificates": "it prints what doctor prints", "doctor-nodesync": "it prints what doctor prints", "doctor-ipam": "it prints what doctor prints", "doctor-routereflectors": "it prints what doctor prints",
 		"etcd-export": "it prints data", "etcd-import": "it prints one sentence", "volumes": "its screens are in internal/volumes/testdata",
+		"report":         "it prints one sentence, and what it left out",
 		"bird-templates": "it prints a ConfigMap, and a table that TestBIRDTemplatesRollOut has", "node-forget": "it prints what the controller answers, whose tests have it", "restore": "it prints what the controller answers, whose tests have it",
 	}
 }

@@ -214,7 +214,7 @@ func (g *rig) once(name string) (result reconcile.Result) {
 func (g *rig) sync(name string) {
 	g.t.Helper()
 	for range 10 {
-		if g.once(name).Next != g.r.Timing.Poll {
+		if next := g.once(name).Next; next == 0 || next > g.r.Timing.Poll { // a conflict is looked at sooner than that
 			return
 		}
 	}

@@ -246,7 +246,7 @@ func (m *mortal) settle(name string, deaths *int, f fate) time.Duration {
 			m.watch(name)
 		case result.Failed:
 			m.t.Fatalf("a round failed after %s: %s", strings.Join(writes, "\n"), m.conditions(name))
-		case result.Next != m.r.Timing.Poll:
+		case result.Next == 0 || result.Next > m.r.Timing.Poll:
 			return result.Next
 		}
 	}

@@ -93,6 +93,7 @@ func (e *Env) Cluster() (*Cluster, error) {
 	config.Timeout = 0
 	config.Wrap(c.dated)
 	config.Wrap(c.patient)
+	config.Wrap(remembering)
 	if c.Typed, err = Typed(config); err == nil {
 		c.Dynamic, err = dynamic.NewForConfig(config)
 	}

@@ -71,7 +71,7 @@ func NewReader(c *observe.Cluster, now clock.PassiveClock) *Reader {
 
 // Read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
 func (u *Reader) Read(ctx context.Context) (ui.World, error) {
-	ctx, cancel := observe.Reading(ctx)
+	ctx, cancel := observe.Reading(observe.Once(ctx))
 	defer cancel()
 	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
 	// Calico and topologies before the Nodes, as for the command agreement.
