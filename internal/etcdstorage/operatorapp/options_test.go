@@ -5,17 +5,12 @@ package operatorapp
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/pflag"
-	"k8s.io/utils/clock"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -73,18 +68,6 @@ func TestWhatKeepsTheCoreFromFillingUp(t *testing.T) {
 		if err := o.validate(); err != nil || o.settings.QuotaBytes != c.bytes || o.timing.History != c.history || o.timing.Upkeep != c.upkeep {
 			t.Errorf("%q: %v, %+v, %+v", c.args, err, o.settings, o.timing)
 		}
-	}
-}
-
-// The queue of the rounds has the metrics workqueue_*.
-func TestTheQueueIsCounted(t *testing.T) {
-	t.Parallel()
-	controller.New(controller.Options{Clock: clock.RealClock{}})
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil || !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
-		return f.GetName() == "workqueue_depth" && strings.Contains(fmt.Sprint(f), "etcdstorage")
-	}) {
-		t.Errorf("there is no workqueue_depth of the queue: %v", err)
 	}
 }
 
