@@ -135,7 +135,7 @@ func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 // installNative serves Calico's kinds as CRDs of projectcalico.org/v3 as well.
 func installNative(t *testing.T, c *controlplane.Cluster) {
 	t.Helper()
-	c.InstallCRDs(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations")...)
+	c.InstallCRDs(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations", "felixconfigurations", "ippools")...)
 }
 
 // wholeLife is all that a topology goes through: it is enabled, one of its BGPPeers is changed by somebody and put right, a reflector is

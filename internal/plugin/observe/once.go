@@ -58,8 +58,12 @@ func (m *memo) forget(r *http.Request, e *remembered) {
 	}
 }
 
-// keyOf is the address of a request and the form of its response.
-func keyOf(r *http.Request) string { return r.URL.String() + "\n" + r.Header.Get("Accept") }
+// keyOf is the address of a request and the form of its response. How long a client waits changes nothing in the latter.
+func keyOf(r *http.Request) string {
+	query := r.URL.Query()
+	query.Del("timeout")
+	return r.URL.Path + "?" + query.Encode() + "\n" + r.Header.Get("Accept")
+}
 
 // read sends the request, unless that was done before, and keeps the response.
 func (e *remembered) read(next http.RoundTripper, r *http.Request) {

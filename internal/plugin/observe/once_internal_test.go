@@ -36,9 +36,10 @@ func TestReadOnce(t *testing.T) {
 	}
 	ctx := Once(t.Context())
 	var all sync.WaitGroup
-	for range 8 {
+	for i := range 8 {
 		all.Go(func() {
-			if got := ask(ctx, http.MethodGet, "/nodes?limit=5", "json"); got != "json 1" {
+			path := []string{"/nodes?limit=5", "/nodes?limit=5&timeout=3s"}[i%2]
+			if got := ask(ctx, http.MethodGet, path, "json"); got != "json 1" {
 				t.Errorf("it is answered %q", got)
 			}
 		})

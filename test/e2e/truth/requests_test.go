@@ -17,7 +17,7 @@ import (
 // What status of a thousand Nodes may cost. Its requests are to become 40: several parts read the same lists.
 const (
 	manyNodes    = 1000
-	mostRequests = 145
+	mostRequests = 82
 	mostCPU      = time.Second
 )
 
