@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -100,18 +101,25 @@ func ours(u *unstructured.Unstructured) bool {
 func (r *reporter) objects(
 	ctx context.Context, name string, kind schema.GroupVersionResource, namespace string, wanted func(*unstructured.Unstructured) bool,
 ) {
-	list := r.cluster.Dynamic.Resource(kind).List
-	if namespace != "" {
-		list, name = r.cluster.Dynamic.Resource(kind).Namespace(namespace).List, namespace+"/"+name
-	}
-	var text strings.Builder
-	err := observe.Each(ctx, "", list, func(u *unstructured.Unstructured) {
-		if wanted(u) {
-			text.WriteString("---\n" + document(u))
+	var found []unstructured.Unstructured
+	var err error
+	if namespace == "" {
+		found, _, err = r.cluster.List(ctx, kind)
+	} else {
+		name = namespace + "/" + name
+		var list *unstructured.UnstructuredList
+		if list, err = r.cluster.Dynamic.Resource(kind).Namespace(namespace).List(ctx, metav1.ListOptions{}); err == nil {
+			found = list.Items
 		}
-	})
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.leftOut(name, err)
+	}
+	var text strings.Builder
+	for i := range found {
+		if wanted(&found[i]) {
+			text.WriteString("---\n" + document(&found[i]))
+		}
 	}
 	r.add("objects/"+name+".yaml", text.String())
 }
@@ -148,27 +156,33 @@ func mask(value any) {
 
 // pods adds the state and the logs of the components' Pods in a namespace.
 func (r *reporter) pods(ctx context.Context, namespace string) {
-	pods := r.cluster.Typed.CoreV1().Pods(namespace)
-	err := observe.Each(ctx, "", pods.List, func(p *corev1.Pod) {
-		var images []string
-		for _, c := range p.Spec.Containers {
-			images = append(images, c.Image)
-		}
-		if !doctor.IsOurs(images) {
-			return
-		}
-		if text, err := yaml.Marshal(p.Status); err == nil {
-			r.add("pods/"+namespace+"/"+p.Name+".yaml", string(text))
-		}
-		for _, c := range p.Status.ContainerStatuses {
-			r.log(ctx, p, c.Name, false)
-			if c.RestartCount > 0 {
-				r.log(ctx, p, c.Name, true)
-			}
-		}
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	list, err := r.cluster.Typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
 		r.leftOut(namespace+"/pods", err)
+		return
+	}
+	for i := range list.Items {
+		r.pod(ctx, &list.Items[i])
+	}
+}
+
+// pod adds the state and the logs of a Pod, if it is one of the components'.
+func (r *reporter) pod(ctx context.Context, p *corev1.Pod) {
+	var images []string
+	for _, c := range p.Spec.Containers {
+		images = append(images, c.Image)
+	}
+	if !doctor.IsOurs(images) {
+		return
+	}
+	if text, err := yaml.Marshal(p.Status); err == nil {
+		r.add("pods/"+p.Namespace+"/"+p.Name+".yaml", string(text))
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		r.log(ctx, p, c.Name, false)
+		if c.RestartCount > 0 {
+			r.log(ctx, p, c.Name, true)
+		}
 	}
 }
 
