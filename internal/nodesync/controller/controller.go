@@ -193,7 +193,7 @@ func (r *Reconciler) serving() parts {
 	o := r.options()
 	o.Quiet, o.Most, o.Look = settleDelay, settleDelay, r.asked
 	// The servers that failed have enough to do: an event does not cut that wait short.
-	o.FirstRetry, o.LastRetry, o.Patient = firstRetry, lastRetry, true
+	o.FirstRetry, o.LastRetry, o.Patient, o.LastWord = firstRetry, lastRetry, true, true
 	o.Report = func(ctx context.Context, done *round) {
 		if r.learn(ctx, done) {
 			again, err := r.serve(ctx)

@@ -41,6 +41,9 @@ type LoopOptions struct {
 	// what another process has written in between is a failure as well.
 	FirstRetry, LastRetry time.Duration
 	Patient               bool
+	// LastWord says that the result of a pass replaces what those before it have asked for. Without it a pass that one of
+	// them asked for comes all the same: for rounds over one key that see different things.
+	LastWord bool
 	// Look reports whether a pass over a key is due early: it is called as often as the last result asks for, by who
 	// makes passes.
 	Look func(ctx context.Context, key string) bool
@@ -50,8 +53,8 @@ type LoopOptions struct {
 
 // Result is what a pass came to.
 type Result struct {
-	// Next is when to look again, 0 for when there is a reason to: it replaces what the last result said. Failed says
-	// that the pass is to be tried again, later each time.
+	// Next is when to look again, 0 for when there is a reason to (see LastWord). Failed says that the pass is to be
+	// tried again, later each time.
 	Next   time.Duration
 	Failed bool
 	// Rest is how long nothing starts the next pass, and Look how often after that Look is called until Next, 0 for
@@ -321,11 +324,20 @@ func (l *Loop) begins(ctx context.Context, key string) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s = (schedule{asked: l.plans[key].asked}); !s.asked.After(now) {
-		s.asked = time.Time{}
-	}
-	l.plans[key] = s
+	l.plans[key] = l.kept(key, now)
 	return true
+}
+
+// kept is what is left of a key's schedule when a pass over it begins.
+func (l *Loop) kept(key string, now time.Time) (left schedule) {
+	s := l.plans[key]
+	if s.asked.After(now) {
+		left.asked = s.asked
+	}
+	if !l.o.LastWord && s.next.After(now) {
+		left.next = s.next
+	}
+	return left
 }
 
 // Requeue schedules a key again as the result of a pass asks, including a pass that the caller made itself.
@@ -363,6 +375,7 @@ func (l *Loop) plan(key string, now time.Time, r Result) (wait time.Duration) {
 		l.retry.Forget(key)
 	}
 	s := schedule{asked: l.plans[key].asked}
+	before := l.plans[key].next
 	if wait = r.Next; r.Rest > 0 {
 		s.rested = now.Add(r.Rest)
 	}
@@ -371,6 +384,10 @@ func (l *Loop) plan(key string, now time.Time, r Result) (wait time.Duration) {
 		if s.look = r.Look; s.look > 0 {
 			wait = min(wait, r.Rest+s.look)
 		}
+	}
+	if !l.o.LastWord && !before.IsZero() && (s.next.IsZero() || before.Before(s.next)) {
+		s.next, s.look = before, 0
+		wait = max(before.Sub(now), time.Nanosecond) // the queue may have given the key out for something earlier
 	}
 	l.plans[key] = s
 	if s == (schedule{}) {

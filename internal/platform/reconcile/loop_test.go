@@ -121,25 +121,34 @@ func seconds(of ...int) (out []time.Duration) {
 	return out
 }
 
-// What a pass says of the next one replaces what an earlier one said; what somebody asks for stays. A time that is
-// over with nothing to do is no pass.
+// What a pass says of the next one replaces what an earlier one said where the last one has the last word; what somebody
+// asks for stays. A time that is over with nothing to do is no pass.
 func TestTheLastResultSaysWhenTheNextPassIs(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := start(t, reconcile.LoopOptions{Quiet: time.Second, Most: time.Second})
-		r.result.Next = 10 * time.Second
-		r.Add("key")
-		wait(6 * time.Second)
-		r.Add("key") // now the next pass is after 16 s, and not after 10 s
-		wait(6 * time.Second)
-		r.expect(t, "replaced", 0, 6*time.Second)
-		r.AddAfter("key", 2*time.Second)
-		r.mu.Lock()
-		r.result.Next = 0
-		r.mu.Unlock()
-		wait(time.Minute)
-		r.expect(t, "nothing is due any more", 0, 6*time.Second, 14*time.Second)
-	})
+	for _, last := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, reconcile.LoopOptions{Quiet: time.Second, Most: time.Second, LastWord: last})
+			r.result.Next = 10 * time.Second
+			r.Add("key")
+			wait(6 * time.Second)
+			r.Add("key") // now the next pass is after 16 s, and, without the last word, after 10 s all the same
+			wait(6 * time.Second)
+			want := seconds(0, 6)
+			if !last {
+				want = seconds(0, 6, 10)
+			}
+			r.expect(t, "asked for again", want...)
+			r.AddAfter("key", 2*time.Second)
+			r.mu.Lock()
+			r.result.Next = 0
+			r.mu.Unlock()
+			wait(time.Minute)
+			if want = append(want, 14*time.Second); !last {
+				want = append(want, 20*time.Second)
+			}
+			r.expect(t, "nothing is due any more", want...)
+		})
+	}
 }
 
 // While a key rests, and for a patient loop after a failure, only time starts a pass. What was marked meanwhile is
@@ -180,7 +189,7 @@ func TestALookStartsAPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		r := start(t, reconcile.LoopOptions{Look: func(context.Context, string) bool { looks++; return looks == 3 }})
+		r := start(t, reconcile.LoopOptions{LastWord: true, Look: func(context.Context, string) bool { looks++; return looks == 3 }})
 		r.result = reconcile.Result{Rest: 5 * time.Second, Look: 10 * time.Second, Next: time.Minute}
 		r.Add("key")
 		wait(36 * time.Second)
