@@ -37,10 +37,16 @@ func TestPlantedSecretsAreTakenOut(t *testing.T) {
 		"a field of YAML":           "passphrase: " + word,
 		"a quoted field":            `password: '` + word + `'`,
 		"a key in base64":           "key AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8= end",
+		"a variable of YAML":        "- name: ETCD_PASSWORD\n  value: " + word,
+		"a variable of JSON":        `{"name":"S3_SECRET_KEY","value":"` + word + `"}`,
+		"a block of YAML":           "  password: |\n    " + word + "\n\n    more " + word + "\n  user: x",
+		"a quote within":            `password="a \" ` + word + `"`,
+		"a cookie":                  "Cookie: session=" + word + "; other=1",
+		"a token of GitHub":         "using ghp_0123456789abcdef0123456789abcdef0123",
 		"a secret in an annotation": `"example.com/client-secret":"` + word + `"`,
 	} {
 		got := redact.Text(text)
-		for _, secret := range []string{hex, word, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="} {
+		for _, secret := range []string{hex, word, "ghp_", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="} {
 			if strings.Contains(got, secret) {
 				t.Errorf("%s: %q", name, got)
 			}
