@@ -88,8 +88,8 @@ func components() []component {
 	}
 }
 
-// PlannerParts are the packages that the plan of route reflectors is made in, in the order in which they make it. Each takes
-// the results of those before it and knows nothing of those after it.
+// PlannerParts are the packages that the plan of route reflectors is made in, in the order in which they make it. Each
+// takes the results of those before it and knows nothing of those after it.
 func PlannerParts() []string {
 	return []string{"health", "rank", "design", "choose", "model", "refuse", "next", "gate", "planner"}
 }

@@ -58,7 +58,8 @@ type rival struct {
 	why, do           string
 }
 
-// IsOurs reports that one of Mooring's programs is among the images of a Pod, and not another project's of the same name.
+// IsOurs reports that one of Mooring's programs is among the images of a Pod, and not another project's of the same
+// name.
 func IsOurs(images []string) bool {
 	return slices.ContainsFunc(components(), func(c component) bool { return c.is(Workload{Images: images}) })
 }

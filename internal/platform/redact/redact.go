@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact takes values out of text that look like secrets, before the text leaves a cluster. It errs on the side of
-// taking too much. It is pure.
+// Package redact takes values out of text that look like secrets, before the text leaves a cluster. It errs on the side
+// of taking too much. It is pure.
 package redact
 
 import (
