@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,8 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"bytes"
 
 	"github.com/spf13/cobra"
 )
@@ -256,6 +255,12 @@ func (e *remembered) read(next http.RoundTripper, r *http.Request) {
 	})
 }
 
+// passing reports whether a response is that of the moment: client-go sends such a request again, which must reach the API
+// server. One does so until its storage of a kind is ready, or while it has too much to do.
+func passing(status int) bool {
+	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+}
+
 // remembering answers reads of a context of [Once] from memory, as far as they were made before.
 func remembering(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -270,6 +275,9 @@ func remembering(next http.RoundTripper) http.RoundTripper {
 				return next.RoundTrip(r)
 			}
 			return nil, e.err
+		}
+		if passing(e.response.StatusCode) {
+			m.forget(r, e)
 		}
 		out := *e.response
 		out.Request, out.Header = r, e.response.Header.Clone()

@@ -79,3 +79,29 @@ func TestAFailureIsNotRemembered(t *testing.T) {
 		}
 	}
 }
+
+// A response that asks to be asked for again is not remembered: the next request is answered by the server.
+func TestWhatPassesIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusNotFound} {
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) == 1 {
+				w.WriteHeader(status)
+			}
+		}))
+		t.Cleanup(server.Close)
+		client := &http.Client{Transport: remembering(http.DefaultTransport)}
+		ctx := Once(t.Context())
+		var last int
+		for range 2 {
+			request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)).Or(t)
+			response := must.Get(client.Do(request)).Or(t)
+			_ = response.Body.Close()
+			last = response.StatusCode
+		}
+		if remembered := status == http.StatusNotFound; (last == status) != remembered {
+			t.Errorf("after %d it is answered %d", status, last)
+		}
+	}
+}

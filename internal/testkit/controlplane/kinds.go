@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -83,7 +84,7 @@ func (c *Cluster) InstallCRDs(tb testing.TB, crds ...*apiextensionsv1.CustomReso
 	c.served.Lock()
 	defer c.served.Unlock()
 	client := apiextensions.NewForConfigOrDie(c.Config).ApiextensionsV1().CustomResourceDefinitions()
-	missing := map[schema.GroupVersionResource]bool{}
+	missing, kinds := map[schema.GroupVersionResource]bool{}, []schema.GroupVersionResource{}
 	for _, crd := range crds {
 		if c.served.names[crd.Name] {
 			continue
@@ -93,7 +94,9 @@ func (c *Cluster) InstallCRDs(tb testing.TB, crds ...*apiextensionsv1.CustomReso
 		}
 		for _, version := range crd.Spec.Versions {
 			if version.Served {
-				missing[schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}] = true
+				kind := schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}
+				kinds = append(kinds, kind)
+				missing[kind] = true
 			}
 		}
 	}
@@ -116,11 +119,27 @@ func (c *Cluster) InstallCRDs(tb testing.TB, crds ...*apiextensionsv1.CustomReso
 		}
 		return ""
 	})
+	c.ready(tb, kinds)
 	if c.served.names == nil {
 		c.served.names = map[string]bool{}
 	}
 	for _, crd := range crds {
 		c.served.names[crd.Name] = true
+	}
+}
+
+// ready waits until the API server lists each of some kinds: it makes a kind's storage at the first request, and answers 429
+// until that has read etcd, which would be counted where a test counts requests.
+func (c *Cluster) ready(tb testing.TB, kinds []schema.GroupVersionResource) {
+	tb.Helper()
+	client := dynamic.NewForConfigOrDie(c.Config)
+	for _, kind := range kinds {
+		testkit.Eventually(tb, "a list of "+kind.String(), func() string {
+			if _, err := client.Resource(kind).List(tb.Context(), metav1.ListOptions{Limit: 1}); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
 	}
 }
 
