@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
 // immutable is FS_IMMUTABLE_FL of linux/fs.h.
@@ -60,14 +62,15 @@ func (d *Disks) Adopt(volume, name string, droplet int) error {
 	if droplet == 0 {
 		return nil
 	}
+	describe := func(device string) error { return d.describe(device, assumed.DiskVendor, name) }
 	loop, err := deviceOf(d.File(volume))
 	if err == nil && loop == nil {
-		loop, err = d.loop(d.File(volume))
+		loop, err = d.loop(d.File(volume), describe)
 	}
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.describe(loop.Name(), name), d.link(name, droplet, loop.Name())); err != nil {
+	if err := errors.Join(describe(loop.Name()), d.link(name, droplet, loop.Name())); err != nil {
 		return errors.Join(err, loop.Close())
 	}
 	d.attached[volume] = attachment{droplet, loop}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -153,4 +154,31 @@ func write(path, content string) error {
 	}
 	_, err = f.WriteString(content)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// TestALinkThatIsKept: what it leads to after the detachment shows whose it is not, whoever takes the loop device next.
+func TestALinkThatIsKept(t *testing.T) {
+	t.Parallel()
+	d := newDisks(t)
+	d.KeepLinks(true)
+	must.Do(t, d.Create(volume, name, 1, ""))
+	must.Do(t, d.Attach(volume, first))
+	vendor := vendorOf(t, d, d.Device(volume))
+	if vendor != assumed.DiskVendor {
+		t.Errorf("an attached disk is of vendor %q", vendor)
+	}
+	device := d.Device(volume)
+	must.Do(t, d.Detach(volume, first))
+	if to := must.Get(os.Readlink(filepath.Join(d.Links(first), assumed.DiskLink+name))).Or(t); to != device {
+		t.Errorf("the link leads to %s, not %s", to, device)
+	}
+	if vendor := vendorOf(t, d, device); vendor == "" || vendor == assumed.DiskVendor {
+		t.Errorf("a detached disk is of vendor %q", vendor)
+	}
+}
+
+func vendorOf(t *testing.T, d *Disks, device string) string {
+	t.Helper()
+	number := fmt.Sprintf("7:%s", strings.TrimPrefix(device, "/dev/loop"))
+	return strings.TrimSpace(string(must.Get(os.ReadFile(filepath.Join(d.Sysfs(), "dev", "block", number, "device", "vendor"))).Or(t)))
 }

@@ -145,13 +145,13 @@ func (d *Disks) Attach(volume string, droplet int) error {
 	if a, found := d.attached[volume]; found {
 		return fmt.Errorf("volume %s is attached to droplet %d", volume, a.droplet)
 	}
-	loop, err := d.loop(d.File(volume))
+	// The link comes last: who follows it finds all that there is to know. A failure leaves nothing, so that the next
+	// attempt is like the first.
+	loop, err := d.loop(d.File(volume), func(device string) error {
+		return errors.Join(d.cutLinks(device, droplet), d.describe(device, assumed.DiskVendor, d.names[volume]))
+	})
 	if err != nil {
 		return err
-	}
-	// The link comes last: who follows it finds all that there is to know. A failure leaves nothing, so that the next attempt is like the first.
-	if err := errors.Join(d.cutLinks(loop.Name(), droplet), d.describe(loop.Name(), d.names[volume])); err != nil {
-		return errors.Join(err, loop.Close())
 	}
 	d.attached[volume] = attachment{droplet, loop}
 	if d.late > 0 {
@@ -175,7 +175,12 @@ func (d *Disks) Attach(volume string, droplet int) error {
 // much as [Disks.Show] says, their name. Loop devices have neither in /sys.
 func (d *Disks) Sysfs() string { return filepath.Join(d.folder, "sys") }
 
-func (d *Disks) describe(device, name string) error {
+// nobody is the vendor of a device whose volume was detached: a link that is kept leads to it, and it may become another
+// program's, which a machine of its own would not have.
+const nobody = "NOBODY"
+
+// describe is done before a device has bytes: a kernel has none that it does not describe.
+func (d *Disks) describe(device, vendor, name string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(device, &st); err != nil {
 		return err
@@ -186,12 +191,18 @@ func (d *Disks) describe(device, name string) error {
 	shown := func(most int) string { return name[:min(len(name), most)] }
 	return errors.Join(
 		os.MkdirAll(filepath.Join(own, "device"), 0o700), os.MkdirAll(numbers, 0o700),
-		os.WriteFile(filepath.Join(own, "device", "vendor"), fmt.Appendf(nil, "%-8s\n", assumed.DiskVendor), 0o600),
+		replace(filepath.Join(own, "device", "vendor"), fmt.Appendf(nil, "%-8s\n", vendor)),
 		writePage(filepath.Join(own, "device"), 0x80, shown(d.shown.serial), nil),
 		// One designator of the logical unit, vendor specific, in ASCII: of it udev makes the link.
 		writePage(filepath.Join(own, "device"), 0x83, shown(d.shown.designator), []byte{2, 0, 0, byte(len(shown(d.shown.designator)))}),
-		ignoreGone(os.Remove(number)), os.Symlink(own, number),
+		ignoreThere(os.Symlink(own, number)),
 	)
+}
+
+// replace writes a file that is read whole at any time, before or after.
+func replace(path string, content []byte) error {
+	next := path + ".next"
+	return errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, path))
 }
 
 // writePage writes a page of vital product data (SPC-4, 7.8) that shows a text, as sysfs has it. Without a text there is
@@ -202,7 +213,7 @@ func writePage(folder string, code byte, text string, before []byte) error {
 		return ignoreGone(os.Remove(path))
 	}
 	page := append([]byte{0, code, 0, byte(len(before) + len(text))}, before...)
-	return os.WriteFile(path, append(page, text...), 0o600)
+	return replace(path, append(page, text...))
 }
 
 // cutLinks makes links that other droplets have kept lead to no device, where they would lead to this one: all droplets
@@ -248,7 +259,7 @@ func (d *Disks) Detach(volume string, droplet int) error {
 	if inUse(a.loop.Name()) {
 		err = errors.Join(err, d.cut(volume, a.loop))
 	}
-	return errors.Join(err, os.RemoveAll(filepath.Join(d.Sysfs(), "devices", filepath.Base(a.loop.Name()))), a.loop.Close())
+	return errors.Join(err, d.describe(a.loop.Name(), nobody, ""), a.loop.Close())
 }
 
 // Resize grows the file and tells the kernel.
@@ -276,8 +287,8 @@ func (d *Disks) DeleteSnapshot(snapshot string) error {
 	return ignoreGone(os.Remove(d.snapshotFile(snapshot)))
 }
 
-// loop makes a loop device of a file, and keeps it open.
-func (d *Disks) loop(file string) (*os.File, error) {
+// loop makes a loop device of a file, and keeps it open. before is done when the device is chosen and has no bytes yet.
+func (d *Disks) loop(file string, before func(device string) error) (*os.File, error) {
 	backing, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -295,6 +306,9 @@ func (d *Disks) loop(file string) (*os.File, error) {
 		}
 		path := "/dev/loop" + strconv.Itoa(number)
 		if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(number)))); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // it is small
+			return nil, err
+		}
+		if err := before(path); err != nil {
 			return nil, err
 		}
 		loop, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -364,6 +378,13 @@ func copyFile(source *os.File, to string) error {
 
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func ignoreThere(err error) error {
+	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
