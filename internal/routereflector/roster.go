@@ -17,6 +17,8 @@ type Roster struct {
 	Flat bool
 	// Open is the group that takes clients without a label, [nowhere] if no group does.
 	Open int
+	// Gathers reports that the open group has all clients, while a hierarchy comes into being.
+	Gathers bool
 	// topology is the one whose clients these are.
 	topology *v1alpha1.RouteReflectorTopology
 }
@@ -34,6 +36,7 @@ func (w *World) Roster() Roster {
 	for _, g := range []int{FirstGroup, parseGroup(number)} {
 		if g != Nowhere && p.PeerSelector == (GroupMatcher{w.Topology.Name, g}).String() {
 			r.Open = g
+			r.Gathers = p.NodeSelector == otherGroupsMatcher{ClientsMatcher{w.Topology.Spec.ClientSelector}, g}.String()
 		}
 	}
 	return r
@@ -57,7 +60,7 @@ func (r Roster) Has(n *Node, g int) bool {
 		return g == FirstGroup
 	}
 	in, joins := n.Membership()
-	return in == g || joins == g || r.Open == g && n.Unlabeled()
+	return in == g || joins == g || r.Open == g && (r.Gathers || n.Unlabeled())
 }
 
 // Expects reports whether a reflector should have a session with another node: with its clients, and with the

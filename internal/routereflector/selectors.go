@@ -153,6 +153,23 @@ func (m UnlabeledMatcher) String() string {
 	return fmt.Sprintf("%s && !has(%s)", m.clients, v1alpha1.ClientLabel)
 }
 
+// otherGroupsMatcher is who that BGPPeer selects while a hierarchy comes into being: the clients of all groups but the one
+// that they come to by it. Those of the group itself have the same sessions by its own BGPPeer.
+type otherGroupsMatcher struct {
+	clients ClientsMatcher
+	group   int
+}
+
+// Evaluate implements Matcher.
+func (m otherGroupsMatcher) Evaluate(labels map[string]string) bool {
+	return labels[v1alpha1.ClientLabel] != GroupName(m.group) && m.clients.Evaluate(labels)
+}
+
+// String is the Calico selector of the same meaning: != holds without the label too.
+func (m otherGroupsMatcher) String() string {
+	return fmt.Sprintf("%s && %s != '%s'", m.clients, v1alpha1.ClientLabel, GroupName(m.group))
+}
+
 // membersMatcher is the clients of a group, those included that join it.
 type membersMatcher struct {
 	clients ClientsMatcher
@@ -204,6 +221,12 @@ func WantedPeers(t v1alpha1.RouteReflectorTopology) []Peer {
 func NewcomersPeer(t *v1alpha1.RouteReflectorTopology, group int) Peer {
 	clients := ClientsMatcher{t.Spec.ClientSelector}
 	return NewPeer(t, ClientsPeer, UnlabeledMatcher{clients}, GroupMatcher{t.Name, group})
+}
+
+// GatheringPeer is the BGPPeer by which the clients of all other groups come to one, until their own have reflectors.
+func GatheringPeer(t *v1alpha1.RouteReflectorTopology, group int) Peer {
+	clients := ClientsMatcher{t.Spec.ClientSelector}
+	return NewPeer(t, ClientsPeer, otherGroupsMatcher{clients, group}, GroupMatcher{t.Name, group})
 }
 
 // HierarchyPeers are the 2G+3 BGPPeers of a hierarchy of G groups: for each the clients with its reflectors, and its

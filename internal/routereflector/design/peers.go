@@ -10,7 +10,7 @@ import (
 )
 
 // PeersFor are the BGPPeers that there shall be now, on the way to a design: those of a hierarchy as long as there is
-// one, or is to be one. Groups that are to go keep theirs while they have reflectors, and the open group stays open: it
+// one, or is to be one. A group that gathers all clients does so until a step of its own ends that. Groups that are to go keep theirs while they have reflectors, and the open group stays open: it
 // changes by a step of its own.
 func PeersFor(w *rr.World, d Design) []rr.Peer {
 	groups, deep := slices.Clone(d.Groups), d.Hierarchical()
@@ -29,11 +29,23 @@ func PeersFor(w *rr.World, d Design) []rr.Peer {
 		return rr.WantedPeers(w.Topology)
 	}
 	slices.Sort(groups)
-	open := w.Roster().Open
+	r := w.Roster()
+	open := r.Open
 	if !slices.Contains(groups, open) {
 		open = rr.FirstGroup
 	}
-	return rr.HierarchyPeers(w.Topology, groups, open)
+	peers := rr.HierarchyPeers(w.Topology, groups, open)
+	if r.Gathers || begins(w, d) {
+		peers[0] = rr.GatheringPeer(&w.Topology, open)
+	}
+	return peers
+}
+
+// begins reports that a hierarchy is made of the mesh: nobody is a reflector yet. The first group gathers all clients
+// then, so that each reflector is reached by everybody from its beginning, and those of other groups need not move.
+func begins(w *rr.World, d Design) bool {
+	_, exists := w.Peer(w.PeerName(rr.ClientsPeer))
+	return !exists && w.Mesh.On && len(d.Groups) > 1 && len(w.Marked()) == 0
 }
 
 // FinalPeers are the BGPPeers that there shall be in the end.

@@ -47,7 +47,11 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 			return why
 		}
 		return cmp.Or(Unrouted(w), MeshStays(w))
-	case rr.EnsurePeer, rr.RemovePeer, rr.MeshOn, rr.Adopt, rr.Assign, rr.Join, rr.Release:
+	case rr.EnsurePeer:
+		if scatters(w, step) {
+			return unsettled(w, w.Working(nil))
+		}
+	case rr.RemovePeer, rr.MeshOn, rr.Adopt, rr.Assign, rr.Join, rr.Release:
 		// these take nothing away that is in use
 	}
 	return ""

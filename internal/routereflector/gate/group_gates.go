@@ -22,6 +22,13 @@ func movedTo(w *rr.World) []rr.Node {
 	return rr.GroupOf(w.Working(nil), groups...)
 }
 
+// scatters reports that a step ends that the open group gathers all clients: those of other groups lose their sessions with
+// its working reflectors, and must have those with their own.
+func scatters(w *rr.World, step rr.Step) bool {
+	r := w.Roster()
+	return r.Gathers && step.Peer.Name == w.PeerName(rr.ClientsPeer) && len(rr.GroupOf(w.Working(nil), r.Open)) > 0
+}
+
 // concerned lists the working reflectors that a demotion concerns: those that the leaving one is linked with, and those
 // of the group that it will be a client of. In a flat topology that is all.
 func concerned(w *rr.World, step rr.Step, reflectors []rr.Reflector) []rr.Node {

@@ -64,7 +64,11 @@ func stepWitnesses(w *rr.World, p rr.Plan) (needed []rr.Node, samples []string) 
 		return slices.Concat(stay, carriers(w, stay)), nil
 	case rr.Leave:
 		return movedTo(w), nil
-	case rr.EnsurePeer, rr.RemovePeer, rr.MeshOn, rr.Adopt, rr.Assign, rr.Join, rr.Release:
+	case rr.EnsurePeer:
+		if scatters(w, step) {
+			return w.Working(nil), nil
+		}
+	case rr.RemovePeer, rr.MeshOn, rr.Adopt, rr.Assign, rr.Join, rr.Release:
 	}
 	return nil, nil
 }

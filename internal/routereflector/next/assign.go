@@ -63,7 +63,7 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 		switch in, to := a.where(n); {
 		case to != rr.Nowhere:
 			leaves = append(leaves, a.leave(n, in, to)...)
-		case in == rr.Nowhere || !a.mustGo(n, in):
+		case in == rr.Nowhere || a.Gathers && n.Unlabeled() || !a.mustGo(n, in):
 			out.labels = append(out.labels, a.label(n, in)...)
 		default:
 			joins = append(joins, a.depart(n, in)...)
@@ -79,8 +79,15 @@ func clientWrites(w *rr.World, d design.Design) clientSteps {
 	return out
 }
 
-// label writes down the group of a client: the one that it is in, or another one if that has no reflectors.
+// label writes down the group of a client: the one that it is in, or another one if that has no reflectors. While the
+// open group gathers all clients, a label takes no session away, and each group gets its share.
 func (a *assignment) label(n *rr.Node, in int) []rr.Step {
+	if a.Gathers && n.Unlabeled() && len(a.d.Groups) > 1 {
+		if in != rr.Nowhere {
+			a.load[in]--
+		}
+		return []rr.Step{a.assign(n, a.lightest(), "the groups have their reflectors")}
+	}
 	if in != rr.Nowhere {
 		if !n.Unlabeled() || len(a.d.Groups) < 2 { // labels that would go again at once are not written
 			return nil
@@ -288,6 +295,16 @@ func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
 	return []rr.Step{step}
 }
 
+// scattered is the step by which a group gathers all clients no more: each has its label by now.
+func scattered(w *rr.World) []rr.Step {
+	r := w.Roster()
+	if !r.Gathers {
+		return nil
+	}
+	a := assignment{w: w, Roster: r}
+	return a.open(r.Open, "each client has a group with reflectors of its own")
+}
+
 // reopened is the step by which clients without a label come to another group, if the open one is to go, or has its
 // share. By then every client that there is has a label, so that no session is reset.
 func reopened(w *rr.World, d design.Design) []rr.Step {
@@ -325,6 +342,11 @@ func (a *assignment) reopen(to int, why string) []rr.Step {
 	if to == a.Open {
 		return nil
 	}
+	return a.open(to, why)
+}
+
+// open writes the BGPPeer of the clients without a label.
+func (a *assignment) open(to int, why string) []rr.Step {
 	t := &a.w.Topology
 	want := rr.NewcomersPeer(t, to)
 	have, _ := a.w.Peer(want.Name)

@@ -49,7 +49,7 @@ func Steps(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) []rr
 	promotions, clients := promotions(w, joining, chosen, role), clientWrites(w, d)
 	for _, steps := range [][]rr.Step{
 		rescues(w, chosen, promotions), promotions, retirements(w), clients.labels,
-		forsaken(w, d), demotions(w, replaced, role), reopened(w, d), clients.moves,
+		forsaken(w, d), demotions(w, replaced, role), scattered(w), reopened(w, d), clients.moves,
 		demotions(w, leaving, role), stalePeers(w, d), released(w, d),
 	} {
 		if len(steps) > 0 {

@@ -4,7 +4,9 @@
 package planner
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,6 +71,9 @@ func travel(t interface {
 		if p.Waiting != "" {
 			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
 		}
+		if len(done) == 0 || done[len(done)-1].Kind != p.Steps[0].Kind {
+			asksWhomItWaitsFor(t, w)
+		}
 		after := After(w, p.Steps[0])
 		if look != nil {
 			look(w, after, p)
@@ -78,6 +83,22 @@ func travel(t interface {
 	}
 	t.Fatalf("no end after %d steps: %v", len(done), kinds(done[len(done)-20:]))
 	return w, done
+}
+
+// asksWhomItWaitsFor checks that a step which waits for a report asks for it: in a cluster nobody else does.
+func asksWhomItWaitsFor(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, w rr.World,
+) {
+	t.Helper()
+	w.Sightings = nil
+	p := MakePlan(w)
+	if _, who, found := strings.Cut(p.Waiting, "reflector "); found {
+		if who, waits := strings.CutSuffix(who, " has not reported its sessions"); waits && !slices.Contains(p.Witnesses, who) {
+			t.Fatalf("%s waits for %s, and %v are asked", p.Steps[0], who, p.Witnesses)
+		}
+	}
 }
 
 // guarded checks a write: nobody but a node that changes its role loses a path, clients keep their sessions, reflectors of different groups have none, and
@@ -240,5 +261,66 @@ func TestANewNodeInAHierarchy(t *testing.T) {
 	}
 	if reopened > 1 {
 		t.Errorf("%d BGPPeers were written for %d nodes", reopened, added)
+	}
+}
+
+// From the mesh to a hierarchy each client is written to once: the first group gathers all clients until each has a label
+// and its sessions with its own group, so that nobody moves. The end of the topology is safe at any point of that.
+func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
+	t.Parallel()
+	for _, size := range []struct{ nodes, limit, groups int }{{24, 12, 2}, {60, 12, 5}, {90, 50, 2}} {
+		start, look := limited(size.nodes, 3, size.limit), guarded(t, 1)
+		var gathering []rr.World
+		end, done := travel(t, start, func(before, after rr.World, p rr.Plan) {
+			look(before, after, p)
+			if after.Roster().Gathers {
+				gathering = append(gathering, after)
+			}
+		})
+		writes := 0
+		for _, s := range done {
+			writes += rr.Count(s.OfClient())
+		}
+		if clients := end.Clients(); writes != clients || len(end.PresentGroups()) != size.groups || end.Roster().Gathers {
+			t.Errorf("%d writes to %d clients of %d groups", writes, clients, len(end.PresentGroups()))
+		}
+		if len(gathering) == 0 {
+			t.Errorf("of %d nodes the first group gathered none", size.nodes)
+		}
+		now := metav1.NewTime(start.Now)
+		for i := 0; i < len(gathering); i += 9 {
+			gathering[i].Topology.DeletionTimestamp = &now
+			if left, _ := carryOut(t, gathering[i], guarded(t, 0)); len(left.Marked()) > 0 || len(left.Peers) > 0 {
+				t.Errorf("after %d steps: %v are left", i, left.Marked())
+			}
+		}
+	}
+}
+
+// The first group goes on gathering until each client has its sessions with its own group.
+func TestItGathersUntilAllHaveTheirSessions(t *testing.T) {
+	t.Parallel()
+	w, found := limited(24, 3, 12), false
+	travel(t, w, func(before, _ rr.World, p rr.Plan) {
+		if p.Steps[0].Kind != rr.EnsurePeer || !before.Roster().Gathers || len(before.Marked()) == 0 {
+			return
+		}
+		found = true
+		member := before.FirstNode(func(n *rr.Node) bool { in, _ := n.Membership(); return in > rr.FirstGroup })
+		lost, _ := before.Node(member)
+		before.Sightings = slices.Clone(before.Sightings)
+		for i := range before.Sightings {
+			if r, _ := before.Node(before.Sightings[i].Node); r.Group() > rr.FirstGroup {
+				s := maps.Clone(before.Sightings[i].Established)
+				delete(s, lost.IPv4)
+				before.Sightings[i].Established = s
+			}
+		}
+		if why := MakePlan(before).Waiting; !strings.Contains(why, member) {
+			t.Errorf("%s has no session, and the step waits for %q", member, why)
+		}
+	})
+	if !found {
+		t.Error("it gathered nobody")
 	}
 }

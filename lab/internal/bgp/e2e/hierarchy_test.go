@@ -6,13 +6,16 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
@@ -34,6 +37,7 @@ func TestHierarchy(t *testing.T) {
 	if !l.part(scenario.Enable, func(l *lab) { judge(l.t, l.scenario(scenario.Enable)) }) {
 		return
 	}
+	spec := l.topology().Spec
 	stop, err := scenario.Operate(t.Context(), operator(), l.Kubeconfig(), filepath.Join(l.BGPNetwork(), operatorLog))
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +55,30 @@ func TestHierarchy(t *testing.T) {
 		{"hierarchical to flat", func(l *lab) { l.reshape(500, v1alpha1.ModeFlat, 1) }},
 		{"and to a hierarchy again", func(l *lab) { l.reshape(5, v1alpha1.ModeHierarchical, 2) }},
 		{"from a hierarchy to the mesh", toTheMesh},
+		{"from the mesh to a hierarchy", func(l *lab) { l.divide(spec) }},
 	} {
 		if !l.part(part.name, part.run) {
 			return // what comes next needs this one's end
 		}
 	}
+}
+
+// divide makes the topology again, with fewer clients for each reflector: a hierarchy, of the mesh.
+func (l *lab) divide(spec v1alpha1.RouteReflectorTopologySpec) {
+	spec.Sizing.MaxClientsPerReflector = 5
+	topology := v1alpha1.RouteReflectorTopology{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "RouteReflectorTopology"},
+		ObjectMeta: metav1.ObjectMeta{Name: path.Base(topologyPath)}, Spec: spec,
+	}
+	body, err := json.Marshal(topology)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	rest := l.kubernetes().CoreV1().RESTClient()
+	if err := rest.Post().AbsPath(path.Dir(topologyPath)).Body(body).Do(l.t.Context()).Error(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.reshape(5, v1alpha1.ModeHierarchical, 2)
 }
 
 // reshape lets a reflector have so many clients, and waits for the shape that Auto makes of it.
@@ -77,7 +100,9 @@ func (l *lab) reshape(clients int, mode v1alpha1.Mode, groups int32) {
 	l.awaitRoutes()
 	l.observe()
 	l.noCollateral(end())
-	l.keepsIDs(before)
+	if len(before) > 0 {
+		l.keepsIDs(before)
+	}
 	l.asPredicted(mode, groups)
 }
 
