@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -26,7 +27,7 @@ type Row struct {
 	Volumes string  `json:"volumes,omitempty"`
 	Verdict Verdict `json:"verdict"`
 	// Findings are the reasons for the verdict, worst first; none where the sides agree.
-	Findings []Finding `json:"findings,omitempty"`
+	Findings []finding.Verdict `json:"findings,omitempty"`
 	// HasNode reports whether there is a Kubernetes Node.
 	HasNode bool `json:"hasNode"`
 }
@@ -127,7 +128,7 @@ func newJudge(w World) *judge {
 func (j *judge) row(machine string) *Row {
 	row := j.rows[machine]
 	if row == nil {
-		row = &Row{Machine: machine, Droplet: nothing, Node: nothing, CalicoNode: j.Calico.word(), Reflector: j.Reflectors.word()}
+		row = &Row{Machine: machine, Droplet: nothing, Node: nothing, CalicoNode: word(j.Calico.Side), Reflector: word(j.Reflectors.Side)}
 		if j.Cloud.NotAsked != "" {
 			row.Droplet = notAsked
 		}
@@ -137,7 +138,7 @@ func (j *judge) row(machine string) *Row {
 }
 
 // word is the text in a side's column for a machine that it does not know.
-func (s Side) word() string {
+func word(s finding.Side) string {
 	switch {
 	case s.NotAsked != "":
 		return notAsked
@@ -149,7 +150,7 @@ func (s Side) word() string {
 
 // add adds a finding; a zero since is none.
 func (r *Row) add(v Verdict, since time.Time, next, format string, args ...any) {
-	f := Finding{Verdict: v, What: fmt.Sprintf(format, args...), Next: next}
+	f := finding.Verdict{State: v, What: fmt.Sprintf(format, args...), Next: next}
 	if !since.IsZero() {
 		f.Since = &since
 	}
@@ -168,16 +169,16 @@ func (r *Row) doubt(format string, args ...any) { r.add(Unknown, time.Time{}, ""
 
 // finish orders the findings, each once, and gives the verdict.
 func (r *Row) finish(compared bool) {
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		if c := cmp.Compare(a.Verdict.Rank(), b.Verdict.Rank()); c != 0 || a.Verdict != Unknown {
+	slices.SortStableFunc(r.Findings, func(a, b finding.Verdict) int {
+		if c := cmp.Compare(a.State.Rank(), b.State.Rank()); c != 0 || a.State != Unknown {
 			return c
 		}
 		return cmp.Compare(a.What, b.What)
 	})
-	r.Findings = slices.CompactFunc(r.Findings, func(a, b Finding) bool { return a.Verdict == b.Verdict && a.What == b.What })
+	r.Findings = slices.CompactFunc(r.Findings, func(a, b finding.Verdict) bool { return a.State == b.State && a.What == b.What })
 	switch {
 	case len(r.Findings) > 0:
-		r.Verdict = r.Findings[0].Verdict
+		r.Verdict = r.Findings[0].State
 	case r.HasNode && !compared:
 		r.Verdict = OneSide
 	default:
@@ -225,7 +226,7 @@ func (j *judge) life(n *Node, row *Row) {
 }
 
 // gone reports proof that the Node's droplet no longer exists.
-func (j *judge) gone(n *Node) bool { return j.Cloud.read() && j.droplets[n.Name].Existence == Gone }
+func (j *judge) gone(n *Node) bool { return j.Cloud.Read() && j.droplets[n.Name].Existence == Gone }
 
 // droplet compares a Node with the cloud.
 func (j *judge) droplet(n *Node, row *Row) {
@@ -238,7 +239,7 @@ func (j *judge) droplet(n *Node, row *Row) {
 	if d.ID != 0 {
 		name = fmt.Sprintf("droplet %d", d.ID)
 	}
-	if j.Cloud.read() {
+	if j.Cloud.Read() {
 		j.compared[n.Name] = true
 	}
 	switch {
@@ -356,7 +357,7 @@ func (j *judge) calicoNodes(n *Node, row *Row) {
 
 // leftInCalico finds what Calico has of machines without a Node.
 func (j *judge) leftInCalico() {
-	if !j.Calico.read() {
+	if !j.Calico.Read() {
 		return
 	}
 	for name, nodes := range j.calico {
@@ -442,7 +443,7 @@ func (j *judge) reflectors() {
 func (j *judge) unmatched(r Reflector, row *Row) {
 	switch {
 	case row.HasNode:
-	case !j.Calico.OnNodes && (!j.Calico.read() || slices.Contains(j.Calico.Unreadable, r.Node)):
+	case !j.Calico.OnNodes && (!j.Calico.Read() || slices.Contains(j.Calico.Unreadable, r.Node)):
 		row.doubt("topology %s lists it as a reflector, by a name of Calico's that could not be looked up", r.Topology)
 	default:
 		row.differ(time.Time{}, "topology %s lists it as a reflector and there is no Node", r.Topology)

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
@@ -95,7 +96,7 @@ func found(w agreement.World, machine string) string {
 		}
 		text := string(r.Verdict)
 		for _, f := range r.Findings {
-			text += "\n" + string(f.Verdict) + ": " + f.What
+			text += "\n" + string(f.State) + ": " + f.What
 			if f.Since != nil {
 				text += " @" + now().Sub(*f.Since).String()
 			}
@@ -139,12 +140,12 @@ func TestDisagreements(t *testing.T) {
 		"never reported": {healthy, func(w *agreement.World) { w.Nodes[1].Ready = "" }, "n2",
 			"down\ndown: no kubelet has reported the status of the Node @72h0m0s > check whether its kubelet runs"},
 		"NotReady, and nobody asked the cloud": {healthy, func(w *agreement.World) {
-			w.Cloud, w.Nodes[1].Ready, w.Nodes[1].ReadySince = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, "False", time.Time{}
+			w.Cloud, w.Nodes[1].Ready, w.Nodes[1].ReadySince = agreement.Cloud{Side: finding.Side{NotAsked: "x"}}, "False", time.Time{}
 		}, "n2", "down\ndown: the Node is NotReady > see the Node's condition Ready: kubectl describe node n2"},
 		"being deleted": {healthy, func(w *agreement.World) { w.Nodes[1].Deleting, w.Nodes[1].Ready = true, "False" }, "n2",
 			"settling\nsettling: the Node is being deleted > it is removed when its finalizers are done"},
 		"nothing but Kubernetes": {healthy, func(w *agreement.World) {
-			w.Cloud, w.Calico = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}, agreement.Calico{Side: agreement.Side{NotAsked: "x"}}
+			w.Cloud, w.Calico = agreement.Cloud{Side: finding.Side{NotAsked: "x"}}, agreement.Calico{Side: finding.Side{NotAsked: "x"}}
 		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
 			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
@@ -170,7 +171,7 @@ func TestDisagreements(t *testing.T) {
 			w.Nodes[1].ProviderID, w.Nodes[1].Created = w.Nodes[2].ProviderID, before(time.Hour)
 		}, "n3", "disagree\ndisagree: it has the provider ID of Node n2 as well @1h0m0s"},
 		"no IDs at all": {healthy, func(w *agreement.World) {
-			w.Cloud = agreement.Cloud{Side: agreement.Side{NotAsked: "x"}}
+			w.Cloud = agreement.Cloud{Side: finding.Side{NotAsked: "x"}}
 			for i := range w.Nodes {
 				w.Nodes[i].ProviderID = ""
 			}
@@ -221,15 +222,15 @@ func TestDisagreements(t *testing.T) {
 		"the same with etcdv3": {etcd, func(w *agreement.World) { w.Reflectors.Reflectors[0].Node = "old" }, "old",
 			"disagree\ndisagree: topology main lists it as a reflector and there is no Node"},
 		"a reflector by a name that nobody can look up": {etcd, func(w *agreement.World) {
-			w.Calico = agreement.Calico{Side: agreement.Side{Problem: "timeout"}}
+			w.Calico = agreement.Calico{Side: finding.Side{Problem: "timeout"}}
 		}, "n1.example", "unknown\nunknown: topology main lists it as a reflector, by a name of Calico's that could not be looked up"},
 		"a deletion that hangs": {healthy, func(w *agreement.World) { w.Nodes[1].Deleting, w.Nodes[1].DeletedAt = true, before(time.Hour) }, "n2",
 			"disagree\ndisagree: the deletion of the Node is not done @1h0m0s > see which finalizers hold it: kubectl get node n2 -o jsonpath='{.metadata.finalizers}'"},
-		"no cloud": {healthy, func(w *agreement.World) { w.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "401"}} }, "n1",
+		"no cloud": {healthy, func(w *agreement.World) { w.Cloud = agreement.Cloud{Side: finding.Side{Problem: "401"}} }, "n1",
 			"unknown\nunknown: the cloud could not be read: 401 > " + agreement.CloudNext},
 		"no Calico": {healthy, func(w *agreement.World) { w.Calico.Side.Problem = "timeout" }, "n1", "unknown\nunknown: Calico's datastore could not be read: timeout"},
 		"no topologies": {healthy, func(w *agreement.World) {
-			w.Reflectors = agreement.Reflectors{Side: agreement.Side{Problem: "forbidden"}}
+			w.Reflectors = agreement.Reflectors{Side: finding.Side{Problem: "forbidden"}}
 		}, "n1",
 			"unknown\nunknown: the RouteReflectorTopologies could not be read: forbidden"},
 	} {
@@ -264,12 +265,12 @@ func mixed() agreement.World {
 func TestText(t *testing.T) {
 	t.Parallel()
 	blind := etcd()
-	blind.Calico = agreement.Calico{Side: agreement.Side{Problem: "dialing https://10.0.0.1:2379: connection refused, and that is a long sentence"}}
-	blind.Cloud = agreement.Cloud{Side: agreement.Side{NotAsked: "there is no token"}}
+	blind.Calico = agreement.Calico{Side: finding.Side{Problem: "dialing https://10.0.0.1:2379: connection refused, and that is a long sentence"}}
+	blind.Cloud = agreement.Cloud{Side: finding.Side{NotAsked: "there is no token"}}
 	for name, w := range map[string]agreement.World{"healthy": healthy(), "mixed": mixed(), "etcd": etcd(), "blind": blind, "empty": {}} {
 		rows := agreement.Rows(w)
 		for _, width := range []int{80, 200} {
-			text := agreement.Text(rows, now(), width, agreement.Plain)
+			text := agreement.Text(rows, now(), width, finding.Plain)
 			golden(t, fmt.Sprintf("%s-%d.txt", name, width), text)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -304,11 +305,11 @@ func TestManyThatAgreeAreFolded(t *testing.T) {
 	for i := 4; i <= agreement.FoldAbove+1; i++ {
 		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("n%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("n%d", i), i))
 	}
-	if got, want := agreement.Text(agreement.Rows(w), now(), 0, agreement.Plain), "51 machines: 51 agree. 51 that agree are not shown; -o wide shows all.\n"; got != want {
+	if got, want := agreement.Text(agreement.Rows(w), now(), 0, finding.Plain), "51 machines: 51 agree. 51 that agree are not shown; -o wide shows all.\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	w.Nodes[9].Ready = "False"
-	got := agreement.Text(agreement.Rows(w), now(), 0, agreement.Plain)
+	got := agreement.Text(agreement.Rows(w), now(), 0, finding.Plain)
 	if strings.Count(got, "\nn") != 1 || !strings.Contains(got, "\nn10 ") || !strings.HasSuffix(got, "\n51 machines: 1 down, 50 agree. 50 that agree are not shown; -o wide shows all.\n") {
 		t.Errorf("%s", got)
 	}
@@ -318,7 +319,7 @@ func worlds() *rapid.Generator[agreement.World] {
 	return rapid.Custom(func(t *rapid.T) agreement.World {
 		names := []string{"a", "b", "c", "d", "e"}
 		name := rapid.SampledFrom(names)
-		side := rapid.SampledFrom([]agreement.Side{{}, {}, {NotAsked: "x"}, {Problem: "y"}})
+		side := rapid.SampledFrom([]finding.Side{{}, {}, {NotAsked: "x"}, {Problem: "y"}})
 		w := agreement.World{Now: now(), Cloud: agreement.Cloud{Side: side.Draw(t, "cloud")}, Calico: agreement.Calico{Side: side.Draw(t, "calico")}}
 		w.Reflectors.Side = side.Draw(t, "reflectors")
 		w.Calico.OnNodes = rapid.Bool().Draw(t, "kubernetes")
@@ -376,24 +377,24 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 		rows := agreement.Rows(w)
 		gone := map[string]bool{}
 		for _, d := range w.Cloud.Droplets {
-			gone[d.Node] = d.Existence == agreement.Gone && w.Cloud.Side == (agreement.Side{})
+			gone[d.Node] = d.Existence == agreement.Gone && w.Cloud.Side == (finding.Side{})
 		}
 		seen := map[string]int{}
 		for _, r := range rows {
 			seen[r.Machine]++
 			text := ""
 			for _, f := range r.Findings {
-				if f.Verdict == agreement.Disagree || f.Verdict == agreement.Down {
+				if f.State == agreement.Disagree || f.State == agreement.Down {
 					text += f.What
 				}
 			}
 			if strings.Contains(r.Droplet+text, "gone") && !gone[r.Machine] {
 				t.Fatalf("gone without evidence: %+v", r)
 			}
-			if w.Calico.Side != (agreement.Side{}) && (strings.Contains(text, "Calico") || strings.Contains(text, "calico")) {
+			if w.Calico.Side != (finding.Side{}) && (strings.Contains(text, "Calico") || strings.Contains(text, "calico")) {
 				t.Fatalf("Calico was not read: %+v", r)
 			}
-			if w.Reflectors.Side != (agreement.Side{}) && strings.Contains(text, "topology") {
+			if w.Reflectors.Side != (finding.Side{}) && strings.Contains(text, "topology") {
 				t.Fatalf("no topology was read: %+v", r)
 			}
 			if (w.Cloud.Problem != "" || w.Calico.Problem != "" || w.Reflectors.Problem != "") && r.HasNode && r.Verdict == agreement.Agree {
@@ -407,7 +408,7 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 		}
 		// Less evidence never makes a verdict worse to disagree: without the cloud's word, no row disagrees that did not, unless it was down.
 		blind := w
-		blind.Cloud = agreement.Cloud{Side: agreement.Side{Problem: "y"}}
+		blind.Cloud = agreement.Cloud{Side: finding.Side{Problem: "y"}}
 		for i, r := range agreement.Rows(blind) {
 			if r.Verdict == agreement.Disagree && rows[i].Verdict.Rank() > agreement.Disagree.Rank() {
 				t.Fatalf("without the cloud %+v, with it %+v", r, rows[i])

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -17,7 +18,7 @@ const mostAttached = 7
 
 // Volumes is what each side has attached to the machines. It belongs to the droplets that were read with it, and stands as long as they do.
 type Volumes struct {
-	Side
+	finding.Side
 	// Nodes has an entry for each Node that has volumes on any side, or the driver.
 	Nodes []NodeVolumes
 	// Names are the PersistentVolumes' names by the IDs of their volumes.
@@ -49,7 +50,7 @@ type Attachment struct {
 // attachments compares the volumes of a Node's machine.
 func (j *judge) attachments(n *Node, row *Row) {
 	at := slices.IndexFunc(j.Cloud.Volumes.Nodes, func(v NodeVolumes) bool { return v.Node == n.Name })
-	if at < 0 || !j.Cloud.read() || j.droplets[n.Name].Existence != Exists {
+	if at < 0 || !j.Cloud.Read() || j.droplets[n.Name].Existence != Exists {
 		return
 	}
 	v := j.Cloud.Volumes.Nodes[at]

@@ -6,17 +6,17 @@ package agreement
 import (
 	"fmt"
 	"slices"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// NamedSide is a side by what people call it.
-type NamedSide struct {
-	Name string
-	Side Side
-}
-
 // Sides are those that may not have been read.
-func (w World) Sides() []NamedSide {
-	return []NamedSide{{"DigitalOcean", w.Cloud.Side}, {"Calico", w.Calico.Side}, {"reflectors", w.Reflectors.Side}}
+func (w World) Sides() []finding.Side {
+	sides := []finding.Side{w.Cloud.Side, w.Calico.Side, w.Reflectors.Side}
+	for i, name := range []string{"DigitalOcean", "Calico", "reflectors"} {
+		sides[i].Name = name
+	}
+	return sides
 }
 
 // Only returns the rows of the machines with these names, all without any. It is an error that names a machine that no side knows.

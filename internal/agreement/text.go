@@ -8,16 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
-
-// Paint colors text about something that is fine (well) or is not. It must not change what is visible.
-type Paint func(text string, well bool) string
-
-// Plain paints nothing.
-func Plain(text string, _ bool) string { return text }
 
 // Columns are the names of the columns, the last three only of the wide form.
 func Columns() []string {
@@ -29,14 +23,22 @@ const FoldAbove = 50
 
 // Text is the rows for a terminal of that width in columns, 0 for one without end: a line for each machine with its findings below it, indented, and
 // a summary. Above [FoldAbove] rows those that agree are counted only.
-func Text(rows []Row, now time.Time, width int, paint Paint) string {
+func Text(rows []Row, now time.Time, width int, paint finding.Paint) string {
 	shown, everywhere := rows, common(rows)
 	if len(rows) > FoldAbove {
 		shown = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Verdict == Agree })
 	}
+	const narrow = 6
 	var b strings.Builder
+	lines := make([]finding.Line, len(shown))
+	for i, r := range shown {
+		own := slices.DeleteFunc(slices.Clone(r.Findings), func(v finding.Verdict) bool {
+			return v.State == Unknown && slices.Contains(everywhere, v.What)
+		})
+		lines[i] = finding.Line{Cells: r.cells()[:narrow], State: r.Verdict, Verdicts: own}
+	}
 	if len(shown) > 0 {
-		table(&b, shown, everywhere, now, width, paint)
+		b.WriteString(finding.Table(Columns()[:narrow], lines, 0, now, width, paint))
 	}
 	for _, what := range everywhere {
 		b.WriteString(prose.Wrap("? ", "  ", "of every Node: "+what, width))
@@ -57,61 +59,6 @@ func Summary(rows []Row, folded int) string {
 	return out
 }
 
-// table writes the rows below their columns, each with its findings but for those in everywhere.
-func table(b *strings.Builder, rows []Row, everywhere []string, now time.Time, width int, paint Paint) {
-	const columns = 6
-	lines := [][]string{Columns()[:columns]}
-	for _, r := range rows {
-		lines = append(lines, r.cells()[:columns])
-	}
-	widths := make([]int, columns)
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for at, line := range lines {
-		for i, cell := range line[:columns-1] {
-			b.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		if at == 0 {
-			b.WriteString(line[columns-1] + "\n")
-			continue
-		}
-		row := rows[at-1]
-		b.WriteString(paint(line[columns-1], !row.Verdict.NeedsAttention()) + "\n")
-		for _, f := range row.Findings {
-			if f.Verdict == Unknown && slices.Contains(everywhere, f.What) {
-				continue
-			}
-			b.WriteString(prose.Wrap("  "+f.Verdict.mark()+" ", "    ", f.Text(now), width))
-			if f.Next != "" {
-				b.WriteString(prose.Wrap("    next: ", "          ", f.Next, width))
-			}
-		}
-	}
-}
-
-// mark is the character before a finding: what needs attention has an exclamation mark, what is not known a question mark.
-func (v Verdict) mark() string {
-	switch v {
-	case Down, Disagree:
-		return "!"
-	case Unknown, OneSide:
-		return "?"
-	case Settling, Agree:
-	}
-	return "-"
-}
-
-// Text is the finding with since when, for people.
-func (f Finding) Text(now time.Time) string {
-	if f.Since == nil {
-		return f.What
-	}
-	return f.What + " (since " + prose.Span(now.Sub(*f.Since)) + ")"
-}
-
 // common are the unknowns that all Nodes have, if there are several Nodes.
 func common(rows []Row) []string {
 	nodes := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.HasNode })
@@ -120,7 +67,7 @@ func common(rows []Row) []string {
 	}
 	var out []string
 	for _, f := range nodes[0].Findings {
-		same := func(g Finding) bool { return g.Verdict == Unknown && g.What == f.What }
+		same := func(g finding.Verdict) bool { return g.State == Unknown && g.What == f.What }
 		if !slices.ContainsFunc(nodes, func(r Row) bool { return !slices.ContainsFunc(r.Findings, same) }) {
 			out = append(out, f.What)
 		}

@@ -3,7 +3,11 @@
 
 package agreement
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+)
 
 // World is what each side said. The order of its lists does not matter. Kubernetes' Nodes have been read wholly: without them there is nothing
 // to compare with.
@@ -28,16 +32,6 @@ type CleanUp struct {
 	Message string
 }
 
-// Side reports whether a side was read.
-type Side struct {
-	// NotAsked is why the side was not queried, "" if it was. It cannot disagree then, and is not evidence of agreement.
-	NotAsked string
-	// Problem is why it could not be read, "" if it was.
-	Problem string
-}
-
-func (s Side) read() bool { return s.NotAsked == "" && s.Problem == "" }
-
 // Node is a Kubernetes Node.
 type Node struct {
 	Name, ProviderID string
@@ -59,7 +53,7 @@ type Node struct {
 
 // Cloud is what the cloud says of the Nodes' machines.
 type Cloud struct {
-	Side
+	finding.Side
 	Droplets []Droplet
 	Volumes  Volumes
 }
@@ -88,7 +82,7 @@ type Droplet struct {
 
 // Calico is what Calico's datastore holds.
 type Calico struct {
-	Side
+	finding.Side
 	// OnNodes reports that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are hosts that hold addresses.
 	OnNodes bool
 	Nodes   []CalicoNode
@@ -107,7 +101,7 @@ type CalicoNode struct {
 
 // Reflectors is what the topologies say.
 type Reflectors struct {
-	Side
+	finding.Side
 	// Topologies are the names of all that there are.
 	Topologies []string
 	Reflectors []Reflector

@@ -29,7 +29,7 @@ type CertificateEvidence struct {
 	Bundles []Bundle
 	Ends    []End
 	// Unread are the sides that could not be read.
-	Unread []Unread
+	Unread []finding.Side
 	// Closed is how many Secrets with certificates were not opened, as nobody asked for it; ClosedProblem is why even that is not known.
 	Closed        int
 	ClosedProblem string
@@ -51,11 +51,6 @@ type End struct {
 	At          time.Time
 	// Lasts is for how long it was made; 0 if nobody knows.
 	Lasts time.Duration
-}
-
-// Unread is a side that could not be read, and why.
-type Unread struct {
-	Side, Problem string
 }
 
 // Certificates judges which certificates have ended, or end soon.
@@ -105,7 +100,7 @@ func (e CertificateEvidence) unread() []finding.Finding {
 	const secrets = "Secrets of type kubernetes.io/tls"
 	var out []finding.Finding
 	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Side, u.Problem))
+		out = append(out, NotLookedAt(u.Name, u.Problem))
 	}
 	switch {
 	case e.ClosedProblem != "":

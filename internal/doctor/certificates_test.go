@@ -80,7 +80,7 @@ func TestCertificates(t *testing.T) {
 		"Secrets that nobody may count": {
 			doctor.CertificateEvidence{Now: at(), ClosedProblem: "forbidden"}, []string{"note certificates: not read: Secrets of type kubernetes.io/tls: forbidden"},
 		},
-		"a side": {doctor.CertificateEvidence{Now: at(), Unread: []doctor.Unread{{Side: "APIServices", Problem: "forbidden"}}}, []string{"warning certificates: not read: APIServices: forbidden"}},
+		"a side": {doctor.CertificateEvidence{Now: at(), Unread: []finding.Side{{Name: "APIServices", Problem: "forbidden"}}}, []string{"warning certificates: not read: APIServices: forbidden"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

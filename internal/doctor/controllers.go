@@ -115,7 +115,7 @@ func (e ControllerEvidence) absent() []finding.Finding {
 				Severity: finding.Problem, Where: c.Name, What: fmt.Sprintf("%s, of which there is only a Lease in namespace %s: %s", c.Name, c.Namespace, c.Problem),
 				Why: "nobody does its work", Do: "install it, or start it where it ran: docs/components/" + c.Name + ".md; if nobody needs it, delete the Lease",
 			})
-		case c.token:
+		case c.Token:
 			out = append(out, finding.Finding{
 				Severity: finding.Problem, Where: "Lease kube-system/" + accountLease, What: c.Name + ": " + c.Problem,
 				Why: "it can change nothing at DigitalOcean", Do: "docs/components/" + c.Name + ".md",

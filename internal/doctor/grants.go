@@ -12,20 +12,20 @@ import (
 // Grants are the roles of a cluster and their bindings. They only grant: what they do not, the API server may allow by
 // other means.
 type Grants struct {
-	ClusterRoles        []rbacv1.ClusterRole
-	Roles               []rbacv1.Role
-	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	RoleBindings        []rbacv1.RoleBinding
+	ClusterRoles        []*rbacv1.ClusterRole
+	Roles               []*rbacv1.Role
+	ClusterRoleBindings []*rbacv1.ClusterRoleBinding
+	RoleBindings        []*rbacv1.RoleBinding
 }
 
 // Allow reports whether a role that is bound to the service account allows what is asked.
 func (g Grants) Allow(q Question) bool {
 	for i := range g.ClusterRoleBindings {
-		if b := &g.ClusterRoleBindings[i]; slices.ContainsFunc(b.Subjects, q.from) && q.within(g.rules(b.RoleRef, "")) {
+		if b := g.ClusterRoleBindings[i]; slices.ContainsFunc(b.Subjects, q.from) && q.within(g.rules(b.RoleRef, "")) {
 			return true
 		}
 	}
-	return q.In != "" && slices.ContainsFunc(g.RoleBindings, func(b rbacv1.RoleBinding) bool {
+	return q.In != "" && slices.ContainsFunc(g.RoleBindings, func(b *rbacv1.RoleBinding) bool {
 		return b.Namespace == q.In && slices.ContainsFunc(b.Subjects, q.from) && q.within(g.rules(b.RoleRef, b.Namespace))
 	})
 }
@@ -33,13 +33,13 @@ func (g Grants) Allow(q Question) bool {
 // rules are those of the role that a binding in a namespace refers to.
 func (g Grants) rules(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
 	if ref.Kind == "ClusterRole" {
-		at := slices.IndexFunc(g.ClusterRoles, func(r rbacv1.ClusterRole) bool { return r.Name == ref.Name })
+		at := slices.IndexFunc(g.ClusterRoles, func(r *rbacv1.ClusterRole) bool { return r.Name == ref.Name })
 		if at >= 0 {
 			return g.ClusterRoles[at].Rules
 		}
 		return nil
 	}
-	at := slices.IndexFunc(g.Roles, func(r rbacv1.Role) bool { return r.Name == ref.Name && r.Namespace == namespace })
+	at := slices.IndexFunc(g.Roles, func(r *rbacv1.Role) bool { return r.Name == ref.Name && r.Namespace == namespace })
 	if at >= 0 {
 		return g.Roles[at].Rules
 	}

@@ -23,21 +23,21 @@ func TestGrants(t *testing.T) {
 		return []rbacv1.PolicyRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}}
 	}
 	everything := doctor.Grants{
-		ClusterRoles: []rbacv1.ClusterRole{
+		ClusterRoles: []*rbacv1.ClusterRole{
 			{ObjectMeta: meta("", "nodes"), Rules: rule("list", "", "nodes")},
 			{ObjectMeta: meta("", "apps"), Rules: rule("*", "apps", "*")},
 			{ObjectMeta: meta("", "status"), Rules: rule("patch", "*", "*/status")},
 			{ObjectMeta: meta("", "all"), Rules: rule("get", "", "secrets")},
 		},
-		Roles: []rbacv1.Role{{ObjectMeta: meta("b", "lease"), Rules: rule("update", "x", "leases", "mine")}},
-		ClusterRoleBindings: []rbacv1.ClusterRoleBinding{
+		Roles: []*rbacv1.Role{{ObjectMeta: meta("b", "lease"), Rules: rule("update", "x", "leases", "mine")}},
+		ClusterRoleBindings: []*rbacv1.ClusterRoleBinding{
 			{Subjects: account, RoleRef: role("ClusterRole", "nodes")},
 			{Subjects: []rbacv1.Subject{{Kind: "Group", Name: "system:serviceaccounts:a"}}, RoleRef: role("ClusterRole", "apps")},
 			{Subjects: []rbacv1.Subject{{Kind: "User", Name: "system:serviceaccount:a:c"}}, RoleRef: role("ClusterRole", "status")},
 			{Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "b", Name: "c"}}, RoleRef: role("ClusterRole", "all")},
 			{Subjects: account, RoleRef: role("ClusterRole", "that is gone")},
 		},
-		RoleBindings: []rbacv1.RoleBinding{{ObjectMeta: meta("b", "lease"), Subjects: account, RoleRef: role("Role", "lease")}},
+		RoleBindings: []*rbacv1.RoleBinding{{ObjectMeta: meta("b", "lease"), Subjects: account, RoleRef: role("Role", "lease")}},
 	}
 	for name, test := range map[string]struct {
 		q    doctor.Question

@@ -7,34 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Component is one installation of a component as it runs. Its JSON form is a contract with programs.
-type Component struct {
-	Name string `json:"name"`
-	// Namespace and Workload are where it runs; Workload is "" if only its Lease was found.
-	Namespace string `json:"namespace"`
-	Workload  string `json:"workload,omitempty"`
-	// Version is the tag of its image, "" if a digest names the image or nothing does.
-	Version string `json:"version,omitempty"`
-	// Ready and Wanted count its pods.
-	Ready  int `json:"ready"`
-	Wanted int `json:"wanted"`
-	// Leader holds its Lease of leader election, "" if there is none; Renewed is when the leader last renewed it.
-	Leader  string     `json:"leader,omitempty"`
-	Renewed *time.Time `json:"renewed,omitempty"`
-	// Problem is why it does not do its work, "" if it does as far as is known.
-	Problem string `json:"problem,omitempty"`
-	// Unread is why it is unknown whether it works, "" if it is known.
-	Unread string `json:"unread,omitempty"`
-	// Absent reports that objects in the cluster need it, and that neither a workload nor a Lease of it was found.
-	Absent bool `json:"absent,omitempty"`
-	// token reports that the problem is its token.
-	token bool
-}
+// Component is one of Mooring's programs as it runs.
+type Component = finding.Component
 
 // Components are the components that run in the cluster, in the order of [components] and then of their workloads. Without a workload a
 // Lease in one of Mooring's namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their
@@ -167,7 +146,7 @@ func (e ControllerEvidence) led(c Component, l Lease) Component {
 		c.Problem = "its Lease is no longer renewed"
 	case at >= 0:
 		t := e.Leases[at].Token
-		c.token, c.Problem = true, fmt.Sprintf("its token, for %s: %s: %s", prose.Span(e.Now.Sub(t.LastTransitionTime.Time)), t.Reason, t.Message)
+		c.Token, c.Problem = true, fmt.Sprintf("its token, for %s: %s: %s", prose.Span(e.Now.Sub(t.LastTransitionTime.Time)), t.Reason, t.Message)
 	}
 	return c
 }

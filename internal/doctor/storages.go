@@ -25,7 +25,7 @@ type StorageEvidence struct {
 	Now      time.Time
 	Storages []v1alpha1.EtcdStorage
 	// Unread are the sides that could not be read.
-	Unread []Unread
+	Unread []finding.Side
 	// Unkept is why what their status has may be old, "" while etcd-storage-operator works.
 	Unkept string
 }
@@ -38,7 +38,7 @@ func Storages(e StorageEvidence) []finding.Finding {
 func storages(e StorageEvidence) []finding.Finding {
 	var out []finding.Finding
 	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Side, u.Problem))
+		out = append(out, NotLookedAt(u.Name, u.Problem))
 	}
 	for _, s := range e.Storages {
 		out = append(out, e.tenant(s)...)
@@ -147,10 +147,6 @@ func sentence(what string, c *metav1.Condition) string {
 
 // some names up to three.
 func some(names []string) string {
-	const most = 3
 	slices.Sort(names)
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return finding.First(names, 3)
 }

@@ -91,7 +91,7 @@ func TestStorages(t *testing.T) {
 			StorageEvidence{Storages: []v1alpha1.EtcdStorage{tenantWith("a")}, Unkept: finding.NotKept + "the operator is scaled to 0"},
 			[]string{"warning|EtcdStorage a|the status of EtcdStorage a is not kept up to date: the operator is scaled to 0"},
 		},
-		"not to be read": {StorageEvidence{Unread: []Unread{{"EtcdStorages", "forbidden"}}}, []string{"warning|EtcdStorages|not read: EtcdStorages: forbidden"}},
+		"not to be read": {StorageEvidence{Unread: []finding.Side{{Name: "EtcdStorages", Problem: "forbidden"}}}, []string{"warning|EtcdStorages|not read: EtcdStorages: forbidden"}},
 	} {
 		var got []string
 		for _, f := range Storages(c.e) {

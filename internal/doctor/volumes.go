@@ -39,7 +39,7 @@ type VolumeEvidence struct {
 	// Snapshots are the names of the driver's VolumeSnapshotClasses that are the default.
 	Snapshots []string
 	// Unread are the sides that could not be read, lists of workloads excepted.
-	Unread []Unread
+	Unread []finding.Side
 }
 
 // VolumeMachine is a Node whose machine is a droplet.
@@ -108,7 +108,7 @@ func (e VolumeEvidence) driverNames() []string {
 func drivers(e VolumeEvidence) []finding.Finding {
 	out := notListed(e.Workloads)
 	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Side, u.Problem))
+		out = append(out, NotLookedAt(u.Name, u.Problem))
 	}
 	for _, name := range e.driverNames() {
 		controllers, nodes := e.plugins(name, false), e.plugins(name, true)

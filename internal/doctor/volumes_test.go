@@ -146,7 +146,7 @@ func TestVolumes(t *testing.T) {
 			[]string{"problem volume-classes: 2 VolumeSnapshotClasses of driver dobs.csi.digitalocean.com are the default: a, b"},
 		},
 		"what was not read": {
-			doctor.VolumeEvidence{Workloads: []doctor.Listing{{Kind: "StatefulSets", Problem: "forbidden"}}, Unread: []doctor.Unread{{Side: "StorageClasses", Problem: "no"}}},
+			doctor.VolumeEvidence{Workloads: []doctor.Listing{{Kind: "StatefulSets", Problem: "forbidden"}}, Unread: []finding.Side{{Name: "StorageClasses", Problem: "no"}}},
 			[]string{"warning volume-drivers: not read: StatefulSets: forbidden", "warning volume-drivers: not read: StorageClasses: no"},
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
@@ -26,7 +27,7 @@ type ClaimEvidence struct {
 	Machine      string
 	OutOfService OutOfService
 	Events       []Event
-	EventsRead   Side
+	EventsRead   finding.Side
 }
 
 // Claim explains a PersistentVolumeClaim: its volume, where it is attached and why not, and what was told of it.
@@ -57,22 +58,12 @@ func (e ClaimEvidence) volume() Section {
 	s.say("state", "%s", r.State)
 	s.say("Pods", "%s", cmp.Or(strings.Join(r.Pods, ", "), "none"))
 	s.say("machine", "%s", cmp.Or(r.Machine, "none"))
-	for _, f := range r.Findings {
-		s.sayIf(f.Verdict.NeedsAttention(), f.Verdict.String(), "%s", f.What)
-		if f.Next != "" {
-			s.say("next", "%s", f.Next)
-		}
-	}
+	s.verdicts(r.Findings, e.Now)
 	for _, n := range e.NotRead {
 		s.say("not read", "%s", n)
 	}
-	switch r.Verdict {
-	case agreement.Agree:
-		s.say("verdict", "Kubernetes and DigitalOcean agree")
-	case agreement.OneSide:
-		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
+	if s.compared(r.Verdict, "Kubernetes and DigitalOcean agree"); r.Verdict == finding.OneSide {
 		s.say("next", "%s", agreement.CloudNext)
-	case agreement.Down, agreement.Disagree, agreement.Unknown, agreement.Settling:
 	}
 	return s
 }

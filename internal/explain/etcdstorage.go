@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -22,7 +23,7 @@ type EtcdStorageEvidence struct {
 	Now        time.Time
 	Storage    v1alpha1.EtcdStorage
 	Events     []Event
-	EventsRead Side
+	EventsRead finding.Side
 	// Unkept is why what etcd-storage-operator has reported may be old, "" while it works.
 	Unkept string
 }
@@ -50,7 +51,7 @@ func (e EtcdStorageEvidence) tenant() Section {
 	}
 	s.unkept(e.Unkept)
 	if at := storage.DeletionTimestamp; at != nil {
-		s.heed("pending", "its deletion, requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(storage.Finalizers), "none"))
+		s.heed("pending", "its deletion, requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(finding.First(storage.Finalizers, mostNamed), "none"))
 		s.say("next", "kubectl describe etcdstorage %s", storage.Name)
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -92,23 +93,35 @@ func explanation(kind, namespace, name string, sections ...Section) Explanation 
 	return out
 }
 
-// Side is whether something was read that an explanation is made of.
-type Side struct {
-	// NotAsked says why nobody asked, Problem why it could not be read; both are "" if it was.
-	NotAsked, Problem string
+// told says what became of a side that was not read, and whether it was. What could not be read needs attention; what nobody asked does not.
+func (s *Section) told(side finding.Side, topic string) (read bool) {
+	switch {
+	case side.NotAsked != "":
+		s.say(topic, "not queried: %s", side.NotAsked)
+	case side.Problem != "":
+		s.heed(topic, "not known: %s", side.Problem)
+	}
+	return side.Read()
 }
 
-// told says what became of a side that was not read, and whether it was. What could not be read needs attention; what nobody asked does not.
-func (s Side) told(section *Section, topic string) (read bool) {
-	switch {
-	case s.NotAsked != "":
-		section.say(topic, "not queried: %s", s.NotAsked)
-	case s.Problem != "":
-		section.heed(topic, "not known: %s", s.Problem)
-	default:
-		return true
+// verdicts says what is known of an object.
+func (s *Section) verdicts(all []finding.Verdict, now time.Time) {
+	for _, v := range all {
+		s.sayIf(v.State.NeedsAttention(), v.State.String(), "%s", v.Text(now))
+		if v.Next != "" {
+			s.say("next", "%s", v.Next)
+		}
 	}
-	return false
+}
+
+// compared says that sides were compared and agree, or that none was compared.
+func (s *Section) compared(state finding.State, agree string) {
+	if state == finding.Agree {
+		s.say("verdict", "%s", agree)
+	}
+	if state == finding.OneSide {
+		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
+	}
 }
 
 // ago is how long ago a time was, as in [prose.Span].
@@ -128,16 +141,18 @@ type Event struct {
 	Unverified bool
 }
 
-// The bounds of what is shown of Events. A warning is news for as long as a controller that fails goes without trying again.
+// The bounds of what is shown of names and Events. A warning is news for as long as a controller that fails goes
+// without trying again.
 const (
 	mostEvents = 10
+	mostNamed  = 5
 	news       = 10 * time.Minute
 )
 
 // told are Events with whether they could be read.
 type told struct {
 	list []Event
-	side Side
+	side finding.Side
 	// fresh reports that a recent warning needs attention.
 	fresh bool
 }
@@ -145,7 +160,7 @@ type told struct {
 // section is the Events, the last one first. Those of the same words count once.
 func (t told) section(now time.Time) Section {
 	s := Section{Title: "Events"}
-	if !t.side.told(&s, "Events") {
+	if !s.told(t.side, "Events") {
 		return s
 	}
 	list := slices.Clone(t.list)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -29,7 +29,7 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func golden(t *testing.T, name string, e explain.Explanation) {
 	t.Helper()
 	for _, width := range []int{80, 200} {
-		got := explain.Text(e, width, agreement.Plain)
+		got := explain.Text(e, width, finding.Plain)
 		for line := range strings.Lines(got) {
 			if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > width || strings.TrimRight(line, " ") != line {
 				t.Errorf("%s at %d columns: a line is too wide or ends in blanks: %q", name, width, line)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -18,22 +19,19 @@ type NodeEvidence struct {
 	Name string
 	// Machine is what the sides say of it; NotAsked are those that nobody asked, with why.
 	Machine  agreement.Row
-	NotAsked []Named
+	NotAsked []finding.Side
 	// CalicoNames are its names in Calico's datastore, alongside its own.
 	CalicoNames  []string
 	OutOfService OutOfService
 	NodeSync     NodeSync
 	Reflectors   Reflectors
 	Events       []Event
-	EventsRead   Side
+	EventsRead   finding.Side
 }
-
-// Named is a side with what there is to say of it.
-type Named struct{ Name, Text string }
 
 // NodeSync is what calico-node-sync would do now.
 type NodeSync struct {
-	Side
+	finding.Side
 	Plan nodesync.Plan
 	// Grace is the grace period that the plan was made with.
 	Grace time.Duration
@@ -50,32 +48,21 @@ func Node(e NodeEvidence) Explanation {
 
 func (e NodeEvidence) machine() Section {
 	s, m := Section{Title: "Machine"}, e.Machine
-	for _, side := range []Named{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
-		s.say(side.Name, "%s", side.Text)
+	for _, side := range [][2]string{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
+		s.say(side[0], "%s", side[1])
 	}
-	for _, f := range m.Findings {
-		s.sayIf(f.Verdict.NeedsAttention(), f.Verdict.String(), "%s", f.Text(e.Now))
-		if f.Next != "" {
-			s.say("next", "%s", f.Next)
-		}
+	s.verdicts(m.Findings, e.Now)
+	for _, side := range e.NotAsked {
+		s.say("not queried", "%s: %s", side.Name, side.NotAsked)
 	}
-	for _, n := range e.NotAsked {
-		s.say("not queried", "%s: %s", n.Name, n.Text)
-	}
-	switch m.Verdict {
-	case agreement.Agree:
-		s.say("verdict", "all sides that were queried agree")
-	case agreement.OneSide:
-		s.heed("verdict", "only Kubernetes was queried, so that nothing was compared")
-	case agreement.Down, agreement.Disagree, agreement.Unknown, agreement.Settling:
-	}
+	s.compared(m.Verdict, "all sides that were queried agree")
 	return s
 }
 
 // nodeSync says what calico-node-sync would do about the machine, or which gate holds it back.
 func (e NodeEvidence) nodeSync() Section {
 	s := Section{Title: "Clean-up (calico-node-sync)"}
-	if !e.NodeSync.told(&s, "plan") {
+	if !s.told(e.NodeSync.Side, "plan") {
 		return s
 	}
 	plan, concerned := e.NodeSync.Plan, false

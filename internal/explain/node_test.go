@@ -13,12 +13,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // alive is a machine about which all agree.
 func alive(name string) explain.NodeEvidence {
 	return explain.NodeEvidence{
-		Now: now, Name: name, NotAsked: []explain.Named{{Name: "DigitalOcean", Text: "there is no token"}},
+		Now: now, Name: name, NotAsked: []finding.Side{{Name: "DigitalOcean", NotAsked: "there is no token"}},
 		Machine:    agreement.Row{Machine: name, Droplet: "not queried", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
 		Reflectors: explain.Reflectors{Absent: true},
 	}
@@ -51,7 +52,7 @@ func gone(t *testing.T, absent time.Duration, change func(w *nodesync.World, c *
 		Now: now, Name: "old",
 		Machine: agreement.Row{
 			Machine: "old", Droplet: "none", Node: "none", CalicoNode: "old", Reflector: "none", Verdict: agreement.Disagree,
-			Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node", Since: &since, Next: "look"}},
+			Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node", Since: &since, Next: "look"}},
 		},
 		NodeSync:   explain.NodeSync{Plan: nodesync.MakePlan(w, c), Grace: c.Grace, Memory: "that of the running controller"},
 		Reflectors: explain.Reflectors{},
@@ -78,7 +79,7 @@ func TestNodeThatIsDown(t *testing.T) {
 	e := alive("worker-1")
 	e.Machine.Node, e.Machine.Verdict = "NotReady", agreement.Down
 	since := now.Add(-3 * time.Minute)
-	e.Machine.Findings = []agreement.Finding{{Verdict: agreement.Down, What: "the Node is NotReady", Since: &since, Next: "see its kubelet"}}
+	e.Machine.Findings = []finding.Verdict{{State: agreement.Down, What: "the Node is NotReady", Since: &since, Next: "see its kubelet"}}
 	says(t, explain.Node(e), true, "!down: the Node is NotReady (since 3m)", "next: see its kubelet")
 	e.Machine.Verdict, e.Machine.Findings = agreement.OneSide, nil
 	says(t, explain.Node(e), true, "!verdict: only Kubernetes was queried, so that nothing was compared")
@@ -115,10 +116,10 @@ func TestNodeThatIsGone(t *testing.T) {
 	}
 	// What a running calico-node-sync is about to remove settles by itself, as agreement has it; what a person has to decide does not.
 	settling := gone(t, time.Minute, nil)
-	settling.Machine.Verdict, settling.Machine.Findings[0].Verdict = agreement.Settling, agreement.Settling
+	settling.Machine.Verdict, settling.Machine.Findings[0].State = agreement.Settling, agreement.Settling
 	says(t, explain.Node(settling), false, "settling: there is a Calico Node and no Kubernetes Node (since 60s)", "waits: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)")
 	settling = gone(t, time.Hour, nil)
-	settling.Machine.Verdict, settling.Machine.Findings[0].Verdict = agreement.Settling, agreement.Settling
+	settling.Machine.Verdict, settling.Machine.Findings[0].State = agreement.Settling, agreement.Settling
 	says(t, explain.Node(settling), false, "plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there")
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
@@ -147,7 +148,7 @@ func TestNodeOutOfService(t *testing.T) {
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, NotReady: true}), false, "why: DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
 	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour)}), false, "why: the Node is ready")
-	says(t, of(explain.OutOfService{Side: explain.Side{Problem: "forbidden"}, NotReady: true}), true, "!why: not known: forbidden")
+	says(t, of(explain.OutOfService{Side: finding.Side{Problem: "forbidden"}, NotReady: true}), true, "!why: not known: forbidden")
 	says(t, of(explain.OutOfService{Foreign: true, Recorded: true, Enabled: true, At: at}), true, "!taint: node.kubernetes.io/out-of-service was set by another party, which has to remove it")
 }
 
@@ -182,13 +183,13 @@ func TestNodeByItsNames(t *testing.T) {
 func TestNodeOfWhichLittleIsKnown(t *testing.T) {
 	t.Parallel()
 	e := alive("x")
-	e.NodeSync.Side = explain.Side{NotAsked: "its kinds are not served"}
+	e.NodeSync.Side = finding.Side{NotAsked: "its kinds are not served"}
 	says(t, explain.Node(e), false, "plan: not queried: its kinds are not served")
-	e.NodeSync.Side = explain.Side{Problem: "no response in time"}
-	e.EventsRead = explain.Side{Problem: "listing Events: forbidden"}
+	e.NodeSync.Side = finding.Side{Problem: "no response in time"}
+	e.EventsRead = finding.Side{Problem: "listing Events: forbidden"}
 	says(t, explain.Node(e), true, "!plan: not known: no response in time", "!Events: not known: listing Events: forbidden")
 	e = alive("x")
-	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 401"}}}
+	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read: 401"}}}
 	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: it has no leftovers")
 }
 

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // OutOfService is what digitalocean-cloud-controller-manager has recorded of machines that are off.
 type OutOfService struct {
-	Side
+	finding.Side
 	// Recorded reports whether there is a record, Enabled whether taints are set, At when it was written.
 	Recorded, Enabled bool
 	At                time.Time
@@ -43,7 +44,7 @@ func (e NodeEvidence) outOfService() Section {
 	default:
 		s.say("taint", "node.kubernetes.io/out-of-service is not set")
 	}
-	if !o.told(&s, "why") {
+	if !s.told(o.Side, "why") {
 		return s
 	}
 	if !o.Recorded {

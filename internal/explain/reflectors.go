@@ -20,7 +20,7 @@ import (
 
 // Reflectors is what the route reflectors' operator would do now, topology by topology.
 type Reflectors struct {
-	Side
+	finding.Side
 	// Absent reports that the cluster does not have the kind of topologies: then there is nothing to say.
 	Absent     bool
 	Topologies []Topology
@@ -49,7 +49,7 @@ func (r Reflectors) sections() []Section {
 	if r.Absent {
 		return nil
 	}
-	if !r.told(&s, "plan") {
+	if !s.told(r.Side, "plan") {
 		return []Section{s}
 	}
 	if len(r.Topologies) == 0 {
@@ -137,16 +137,7 @@ func (t Topology) noReflector(s *Section, n routereflector.Node) {
 		s.say("role", "not a reflector; it may be one, and no node is chosen")
 		return
 	}
-	s.say("role", "not a reflector; it may be one, and there are enough others: %s", some(chosen))
-}
-
-// some names the first few.
-func some(names []string) string {
-	const shown = 5
-	if more := len(names) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	s.say("role", "not a reflector; it may be one, and there are enough others: %s", finding.First(chosen, mostNamed))
 }
 
 // client says from whom the node takes its routes.
@@ -168,7 +159,7 @@ func (t Topology) client(s *Section, n routereflector.Node, group string, client
 	}
 	for _, g := range t.Plan.Groups {
 		if g.Name == group && len(g.Reflectors) > 0 {
-			text += ", cluster ID " + g.ClusterID + ", whose desired reflectors are " + some(g.Reflectors)
+			text += ", cluster ID " + g.ClusterID + ", whose desired reflectors are " + finding.First(g.Reflectors, mostNamed)
 		}
 	}
 	s.say("client", "%s", text)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector/planner"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/selector"
@@ -219,6 +220,6 @@ func TestReflectorGroups(t *testing.T) {
 	e.Reflectors.Topologies[0] = t2
 	says(t, explain.Node(e), false, "role: none: there is no such node")
 	e.Machine.Verdict = agreement.Agree
-	e.Reflectors = explain.Reflectors{Side: explain.Side{Problem: "listing bgppeers: forbidden"}}
+	e.Reflectors = explain.Reflectors{Side: finding.Side{Problem: "listing bgppeers: forbidden"}}
 	says(t, explain.Node(e), true, "!plan: not known: listing bgppeers: forbidden")
 }

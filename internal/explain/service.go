@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -29,11 +30,11 @@ type ServiceEvidence struct {
 	// there is: those that the Service needs are taken for granted then.
 	Input loadbalancer.Input
 	// Cloud reports whether DigitalOcean was asked.
-	Cloud Side
+	Cloud finding.Side
 	// Lost reports that DigitalOcean knows no load balancer of the ID that the Service names.
 	Lost       bool
 	Events     []Event
-	EventsRead Side
+	EventsRead finding.Side
 	// Unkept is why what the cloud component has reported may be old, "" while it works.
 	Unkept string
 }
@@ -59,7 +60,7 @@ func Service(e ServiceEvidence) Explanation {
 // certificate that is asked for.
 func (e ServiceEvidence) granted() loadbalancer.Input {
 	in := e.Input
-	if e.Cloud == (Side{}) {
+	if e.Cloud == (finding.Side{}) {
 		return in
 	}
 	in.Droplets, in.Certificates = slices.Clone(in.Droplets), slices.Clone(in.Certificates)
@@ -158,7 +159,7 @@ func (e ServiceEvidence) status(err error) (s Section) {
 	defer e.next(&s, err)
 	s.say("asks for", "a load balancer of DigitalOcean (type LoadBalancer, no class)")
 	if at := service.DeletionTimestamp; at != nil {
-		s.heed("deletion", "requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(some(service.Finalizers), "none"))
+		s.heed("deletion", "requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(finding.First(service.Finalizers, mostNamed), "none"))
 	}
 	if id := service.Annotations[annotation.LoadBalancerID]; id != "" {
 		s.sayIf(e.Lost, "has", "load balancer %s%s", id, map[bool]string{true: ", which DigitalOcean does not know with this token"}[e.Lost])
@@ -209,7 +210,7 @@ const cloudComponent = "digitalocean-cloud-controller-manager"
 // desired is the load balancer that there must be, or why there is none.
 func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section {
 	s := Section{Title: "Load balancer (digitalocean-cloud-controller-manager)"}
-	if !e.Cloud.told(&s, "DigitalOcean") {
+	if !s.told(e.Cloud, "DigitalOcean") {
 		s.say("assumed", "that the droplets and certificates of the Service exist")
 	}
 	if result.Disowned {

@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // web is a Service with a load balancer and two Nodes, one of which has no provider ID yet.
@@ -32,7 +33,7 @@ func web(annotations map[string]string) explain.ServiceEvidence {
 		}
 	}
 	return explain.ServiceEvidence{
-		Now: now, Cloud: explain.Side{NotAsked: "there is no token"},
+		Now: now, Cloud: finding.Side{NotAsked: "there is no token"},
 		Input: loadbalancer.Input{Service: service, Nodes: []*corev1.Node{node("a", "digitalocean://11"), node("b", "")}, Cluster: loadbalancer.Cluster{Region: "nyc1"}},
 	}
 }
@@ -100,7 +101,7 @@ func TestServiceNodes(t *testing.T) {
 func TestServiceObserved(t *testing.T) {
 	t.Parallel()
 	e := web(map[string]string{annotation.LoadBalancerID: "lb-1"})
-	e.Cloud = explain.Side{}
+	e.Cloud = finding.Side{}
 	says(t, explain.Service(e), true, "!left out: node b has no provider ID, and no droplet matches its name", "targets: 1: a (droplet 11)")
 	e.Input.Nodes = e.Input.Nodes[:1]
 	result, err := loadbalancer.Desired(e.Input)
@@ -123,7 +124,7 @@ func TestServiceObserved(t *testing.T) {
 	}
 	e.Input.Observed, e.Lost = nil, true
 	says(t, explain.Service(e), true, "!has: load balancer lb-1, which DigitalOcean does not know with this token")
-	e.Cloud = explain.Side{Problem: "reading load balancer lb-1: 401"}
+	e.Cloud = finding.Side{Problem: "reading load balancer lb-1: 401"}
 	says(t, explain.Service(e), true, "!DigitalOcean: not known: reading load balancer lb-1: 401")
 }
 

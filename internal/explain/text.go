@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -21,7 +21,7 @@ const (
 const leastText = 30
 
 // Text is the explanation for a terminal of that width in columns, 0 for one without end. Lines that need attention begin with an exclamation mark.
-func Text(e Explanation, width int, paint agreement.Paint) string {
+func Text(e Explanation, width int, paint finding.Paint) string {
 	var b strings.Builder
 	word := wordWell
 	if e.Attention {
@@ -42,7 +42,7 @@ func Text(e Explanation, width int, paint agreement.Paint) string {
 }
 
 // write writes a line in a section whose longest topic has so many columns.
-func (l Line) write(b *strings.Builder, topics, width int, paint agreement.Paint) {
+func (l Line) write(b *strings.Builder, topics, width int, paint finding.Paint) {
 	mark := " "
 	if l.Attention {
 		mark = paint("!", false)

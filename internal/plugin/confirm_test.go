@@ -25,6 +25,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/waiting"
 )
@@ -128,7 +130,7 @@ func TestConfirmNodes(t *testing.T) {
 			expect(t, 1, "", s.args("nodes", "0123456789ab"), "error: nothing of calico-node-sync waits for a confirmation in the namespaces confirm-"+name+" (--mooring-namespace)\n")
 			waits := s.save(gone)
 			out := expect(t, 2, "", s.args(), fmt.Sprintf("%d machines are held back by the gate %s of calico-node-sync\n", gone, name),
-				"machines:   node-0, node-1, node-2", "ago by calico-node-sync in namespace confirm-"+name+"\n", "to confirm: kubectl mooring confirm nodes "+waits.Hash+"\n")
+				"which:      node-0, node-1, node-2", "ago by calico-node-sync in namespace confirm-"+name+"\n", "to confirm: kubectl mooring confirm nodes "+waits.Hash+"\n")
 			if strings.Contains(out, "has not saved its state") || s.cleaned(gone) != 0 {
 				t.Errorf("%d are cleaned:\n%s", s.cleaned(gone), out)
 			}
@@ -159,22 +161,18 @@ func TestConfirmForPrograms(t *testing.T) {
 	t.Parallel()
 	s := newConfirmStage(t, "confirm-json")
 	waits := s.save(4)
-	var got struct {
-		Nodes []struct {
-			Namespace, Hash, Gate, Why, Refused, Command string
-			Machines                                     []string
-			Count                                        int
-			SavedAt                                      time.Time
-		}
-		Topologies []any
-	}
+	var got waiting.List
 	code, out, errs := run(t, s.args("-o", "json"))
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 2 || errs != "" || len(got.Nodes) != 1 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 2 || errs != "" || len(got.Waits) != 1 {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
 	}
-	if n := got.Nodes[0]; n.Namespace != s.namespace || n.Hash != waits.Hash || n.Gate != "mass-guard" || n.Count != 4 || len(n.Machines) != 4 ||
-		n.Why != waits.Why || n.Command != "kubectl mooring confirm nodes "+waits.Hash || n.SavedAt.IsZero() {
-		t.Errorf("%+v", n)
+	v := got.Waits[0]
+	at := v.ObservedAt
+	if v.ObservedAt, v.Then = (time.Time{}), ""; at.IsZero() || v != (finding.Verdict{
+		State: finding.Held, What: "4 machines are held back by the gate mass-guard of calico-node-sync", On: strings.Join(waits.Machines, ", "),
+		Why: waits.Why, Source: "calico-node-sync in namespace " + s.namespace, Next: "kubectl mooring confirm nodes " + waits.Hash,
+	}) {
+		t.Errorf("%+v", v)
 	}
 	// A confirmation that does not hold is shown with its fault, and counts for nothing.
 	mustKubectl(t, s.cluster, "", "-n", s.namespace, "annotate", "configmap", nodesynccontroller.StateName, nodesync.ConfirmAnnotation+"="+waits.Confirmation(time.Now().Add(-time.Hour)))
@@ -389,17 +387,17 @@ func confirmText(now time.Time, columns int) string {
 			"check that this is the right cluster and the right datastore",
 	}
 	given := held.Confirmation(now.Add(time.Hour))
-	in := func(confirmation string) waiting.Nodes {
-		return waiting.NodesIn("mooring-system", held, now.Add(-40*time.Second), confirmation, now)
+	in := func(confirmation string) finding.Verdict {
+		return waiting.Nodes("mooring-system", held, now.Add(-40*time.Second), confirmation, now)
 	}
 	return command.Printable(waiting.List{
-		Nodes: []waiting.Nodes{
-			in(""), in("0123456789ab/2026-01-31T04:00:00Z"), in(given), waiting.NodesIn("kube-system", old, now.Add(-3*time.Hour), "", now),
-		},
-		Topologies: []waiting.Topology{
-			{Name: "main", Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa", Command: "kubectl mooring confirm topology main 5d0c77aa"},
-			{Name: "old", Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged", Command: "kubectl mooring confirm topology old MeshNotManaged"},
-			{Name: "rack", Reason: "SelectorMatchesNothing", Why: "spec.clientSelector selects none of the 20 Nodes", Word: "aabbccdd", Confirmed: true},
+		Waits: []finding.Verdict{
+			in(""), in("0123456789ab/2026-01-31T04:00:00Z"), in(given), waiting.Nodes("kube-system", old, now.Add(-3*time.Hour), "", now),
+			waiting.Topology("main", routereflector.Awaiting{Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa"}),
+			waiting.Topology("old", routereflector.Awaiting{Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged"}),
+			waiting.Topology("rack", routereflector.Awaiting{
+				Reason: "SelectorMatchesNothing", Why: "spec.clientSelector selects none of the 20 Nodes", Word: "aabbccdd", Given: true,
+			}),
 		},
 		Unread: []string{"reading ConfigMap kube-system/calico-node-sync-state: configmaps is forbidden"},
 	}.Text(now, columns))

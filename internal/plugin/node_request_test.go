@@ -109,7 +109,7 @@ func TestConfirmLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, 2, "", s.args(), "60 leftovers are held back by the gate leftover-guard of calico-node-sync\n",
-		"leftovers:  address 10.0.0.1 of pod default/web-0 on node-1 and 59 more\n", "to confirm: kubectl mooring confirm nodes 0123456789ab\n")
+		"which:      address 10.0.0.1 of pod default/web-0 on node-1 and 59 more\n", "to confirm: kubectl mooring confirm nodes 0123456789ab\n")
 	expect(t, 0, "", s.args("nodes", "0123456789ab"), "calico-node-sync removes 60 leftovers of pods that are gone (address 10.0.0.1")
 	object, err := s.cluster.Client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), nodesynccontroller.StateName, metav1.GetOptions{})
 	if err != nil || object.Annotations[nodesync.ConfirmAnnotation] == "" {

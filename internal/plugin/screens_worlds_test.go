@@ -34,10 +34,10 @@ import (
 	agreementcmd "github.com/mooring-dev/mooring/internal/plugin/agreement"
 	"github.com/mooring-dev/mooring/internal/plugin/etcd"
 	explaincmd "github.com/mooring-dev/mooring/internal/plugin/explain"
-	"github.com/mooring-dev/mooring/internal/plugin/observe/overview"
 	"github.com/mooring-dev/mooring/internal/plugin/status"
 	topologycmd "github.com/mooring-dev/mooring/internal/plugin/topology"
 	"github.com/mooring-dev/mooring/internal/plugin/version"
+	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
 	"github.com/mooring-dev/mooring/internal/waiting"
@@ -85,7 +85,7 @@ func wellWorld() ui.World {
 	return ui.World{
 		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, CheckedAt: now, Machines: agreement.Rows(screenMachines(false)), Candidates: 5,
 		Topologies: screenMaps(false), Findings: wellFindings(), TenantsAbsent: true,
-		Components: []ui.Component{{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "calico-node-sync-7d9f-x", Renewed: now}},
+		Components: []ui.Component{{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "calico-node-sync-7d9f-x", Renewed: new(now)}},
 		Balancers:  []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.2"}, Created: now.Add(-time.Hour)}},
 	}
 }
@@ -95,7 +95,7 @@ func illWorld() ui.World {
 	w.Machines, w.Findings, w.Topologies = agreement.Rows(screenMachines(true)), illFindings(), screenMaps(true)
 	w.Notes = []string{"DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
 	w.Components[0].Problem, w.Balancers[0].Addresses = "no pod of 2 pods is ready", nil
-	overview.Waits(&w, waitingList(), screenTime())
+	w.Waits, w.WaitProblem = waitingList().Waits, strings.Join(waitingList().Unread, "; ")
 	return w
 }
 
@@ -155,7 +155,7 @@ func explainedNode(ill bool) explain.Explanation {
 		Reflectors: explain.Reflectors{Absent: true},
 	}
 	if ill {
-		e.NotAsked = []explain.Named{{Name: "DigitalOcean", Text: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}}
+		e.NotAsked = []finding.Side{{Name: "DigitalOcean", NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}}
 		e.Events = []explain.Event{{At: earlier(2 * time.Minute), Warning: true, Reason: "HeldBack", Source: "calico-node-sync", Text: "12 nodes are gone whose deletion was not watched; the mass guard allows 4 of 40"}}
 	}
 	return explain.Node(e)
@@ -174,7 +174,7 @@ func explainedService(ill bool) explain.Explanation {
 	e := explain.ServiceEvidence{Now: screenTime(), Input: loadbalancer.Input{Service: service, Nodes: []*corev1.Node{node}, Cluster: loadbalancer.Cluster{Region: "fra1"}}}
 	if ill {
 		service.Annotations[annotation.SizeUnit], service.Annotations[annotation.Algorithm] = "-1", "fastest"
-		e.Cloud = explain.Side{NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
+		e.Cloud = finding.Side{NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
 		e.Events = []explain.Event{{At: earlier(time.Hour), Warning: true, Reason: "SyncLoadBalancerFailed", Source: "service-controller", Text: "the account has no load balancer left: raise its limit", Count: 7}}
 	}
 	return explain.Service(e)
@@ -309,13 +309,11 @@ func waitingList() waiting.List {
 	old := held
 	old.Hash, old.Gate = "5a5a5a5a5a5a", nodesync.GateOverlap
 	return waiting.List{
-		Nodes: []waiting.Nodes{
-			waiting.NodesIn("mooring-system", held, earlier(40*time.Second), "", screenTime()),
-			waiting.NodesIn("kube-system", old, earlier(3*time.Hour), "0123456789ab/2026-01-31T04:00:00Z", screenTime()),
-		},
-		Topologies: []waiting.Topology{
-			{Name: "main", Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa", Command: "kubectl mooring confirm topology main 5d0c77aa"},
-			{Name: "rack", Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged", Confirmed: true},
+		Waits: []finding.Verdict{
+			waiting.Nodes("mooring-system", held, earlier(40*time.Second), "", screenTime()),
+			waiting.Nodes("kube-system", old, earlier(3*time.Hour), "0123456789ab/2026-01-31T04:00:00Z", screenTime()),
+			waiting.Topology("main", routereflector.Awaiting{Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa"}),
+			waiting.Topology("rack", routereflector.Awaiting{Reason: "MeshNotManaged", Why: "the topology is being deleted", Word: "MeshNotManaged", Given: true}),
 		},
 		Unread: []string{"reading ConfigMap kube-system/calico-node-sync-state: configmaps \"calico-node-sync-state\" is forbidden"},
 	}
@@ -390,7 +388,7 @@ func screenVersion(whole bool) view {
 		}, Kubernetes: "v1.37.2"}
 		if whole { // versions that differ
 			for _, name := range []string{"calico-node-sync", "calico-route-reflector-operator"} {
-				v.Components = append(v.Components, doctor.Component{Name: name, Namespace: "mooring-system", Version: "v0.0." + fmt.Sprint(len(name))})
+				v.Components = append(v.Components, finding.Component{Name: name, Namespace: "mooring-system", Version: "v0.0." + fmt.Sprint(len(name))})
 			}
 		}
 		output := screen.NewFormat(screen.FormatTable)

@@ -23,7 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/topology"
@@ -129,7 +129,7 @@ func TestDrawings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, width := range []int{80, 200} {
-				text := topology.Tree(m, width, agreement.Plain)
+				text := topology.Tree(m, width, finding.Plain)
 				golden(t, fmt.Sprintf("%s-%d.txt", name, width), text)
 				for line := range strings.Lines(text) {
 					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && !strings.Contains(line, "not list it") {
@@ -155,7 +155,7 @@ func TestGroupedAbove(t *testing.T) {
 		seen, list := cluster(nodes)
 		m := maps(t, seen, list)
 		for format, text := range map[string]string{
-			"svg": topology.SVG(m), "tree": topology.Tree(m, 0, agreement.Plain), "dot": topology.DOT(m), "mermaid": topology.Mermaid(m),
+			"svg": topology.SVG(m), "tree": topology.Tree(m, 0, finding.Plain), "dot": topology.DOT(m), "mermaid": topology.Mermaid(m),
 		} {
 			if strings.Contains(text, "node-004") != names {
 				t.Errorf("%s of %d nodes: names %t", format, nodes, !names)
@@ -172,7 +172,7 @@ func TestTreeForPipesAndTerminals(t *testing.T) {
 	t.Parallel()
 	seen, list := cluster(150)
 	m := maps(t, seen, list)
-	if text := topology.Tree(m, 0, agreement.Plain); strings.Count(text, "\n") != 1+1+3+3 {
+	if text := topology.Tree(m, 0, finding.Plain); strings.Count(text, "\n") != 1+1+3+3 {
 		t.Errorf("it wraps:\n%s", text)
 	}
 	ansi := regexp.MustCompile("\x1b\\[[0-9]+m")
@@ -187,7 +187,7 @@ func TestTreeForPipesAndTerminals(t *testing.T) {
 		}
 		return "\x1b[32m" + text + "\x1b[0m"
 	})
-	if diff := cmp.Diff(topology.Tree(m, 80, agreement.Plain), ansi.ReplaceAllString(colored, "")); diff != "" || colored == ansi.ReplaceAllString(colored, "") {
+	if diff := cmp.Diff(topology.Tree(m, 80, finding.Plain), ansi.ReplaceAllString(colored, "")); diff != "" || colored == ansi.ReplaceAllString(colored, "") {
 		t.Errorf("colors change the text:\n%s", diff)
 	}
 	if well != 1+3+5 || unwell != 1+4-1 {

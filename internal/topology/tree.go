@@ -7,12 +7,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Tree is the topologies as text for a terminal of that width in columns; 0 is one without end. Names of clients wrap, other lines do not.
-func Tree(maps []Map, width int, paint agreement.Paint) string {
+func Tree(maps []Map, width int, paint finding.Paint) string {
 	var b strings.Builder
 	t := tree{out: &b, width: width, paint: paint, grouped: grouped(maps)}
 	for i, m := range maps {
@@ -27,7 +27,7 @@ func Tree(maps []Map, width int, paint agreement.Paint) string {
 type tree struct {
 	out     *strings.Builder
 	width   int
-	paint   agreement.Paint
+	paint   finding.Paint
 	grouped bool
 }
 

@@ -21,20 +21,23 @@ const oldFindings = 3 * time.Minute
 func waitsOf(w World, m matcher) List {
 	l := List{Key: "waits", Title: "Waits for a person", Problem: w.WaitProblem, Columns: []string{"What", "Why", "Reported", "To confirm"}}
 	list := slices.Clone(w.Waits)
-	slices.SortFunc(list, func(a, b Wait) int {
-		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Command, b.Command), a.Reported.Compare(b.Reported))
+	slices.SortFunc(list, func(a, b finding.Verdict) int {
+		return cmp.Or(
+			cmp.Compare(a.What, b.What), cmp.Compare(a.On, b.On), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Next, b.Next),
+			a.ObservedAt.Compare(b.ObservedAt),
+		)
 	})
 	lines := make([]line, len(list))
 	for i, x := range list {
-		reported := Cell{Text: "-"}
-		if !x.Reported.IsZero() {
-			reported = moment(x.Reported)
+		what, reported := strings.TrimSuffix(x.What+": "+x.On, ": "), Cell{Text: "-"}
+		if !x.ObservedAt.IsZero() {
+			reported = moment(x.ObservedAt)
 		}
-		reported.Text = cmp.Or(tidy(x.Old), reported.Text)
-		confirm := Cell{Command: tidy(x.Command), Text: tidy(cmp.Or(x.Confirmed, x.Refused))}
+		reported.Text = cmp.Or(tidy(x.Stale), reported.Text)
+		confirm := Cell{Command: tidy(x.Next), Text: tidy(x.Answer)}
 		lines[i] = line{
-			row:   Row{Ill: x.Command != "", Old: x.Old != "", Cells: append(cells(x.What, x.Why), reported, confirm)},
-			texts: []string{x.What, x.Why, x.Old, x.Command, confirm.Text},
+			row:   Row{Ill: x.State == finding.Held, Old: x.Stale != "", Cells: append(cells(what, x.Why), reported, confirm)},
+			texts: []string{what, x.Why, x.Stale, x.Next, x.Answer},
 		}
 	}
 	l = m.list(l, "confirmation", lines)

@@ -68,7 +68,7 @@ func healthOf(w World, lists []List) []Tile {
 }
 
 // stateOf is the state of machines by the worst verdict among them.
-func stateOf(c agreement.Counts) State {
+func stateOf(c finding.Counts) State {
 	switch {
 	case len(c) == 0:
 		return Absent
@@ -87,7 +87,7 @@ const mostNamed = 10
 
 // Text is the health of a page for a terminal of that width in columns, 0 for one without end: the tiles, worst first, and below each what needs attention.
 // paint colors a state.
-func Text(w World, width int, paint agreement.Paint) string {
+func Text(w World, width int, paint finding.Paint) string {
 	p := View(w, Filter{Attention: true}, "")
 	titles := 0
 	for _, t := range p.Health {
@@ -171,7 +171,7 @@ func troubles(w World, p Page, key string) []trouble {
 func componentLines(w World) []trouble {
 	var out []trouble
 	for _, c := range w.Components {
-		text := tidy(strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where + "): ")
+		text := tidy(strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where() + "): ")
 		parts := []string{c.Problem}
 		switch {
 		case c.Problem != "":
@@ -179,15 +179,15 @@ func componentLines(w World) []trouble {
 			parts = []string{"unknown: " + c.Unread}
 		default:
 			parts = []string{"running"}
-			if c.Ready != "" {
-				parts = []string{c.Ready + " ready"}
+			if pods := c.Pods(); pods != "" {
+				parts = []string{pods + " ready"}
 			}
 		}
 		if c.Leader != "" {
 			parts = append(parts, "leader "+c.Leader)
 		}
-		if !c.Renewed.IsZero() {
-			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.now().Sub(c.Renewed)))+" ago")
+		if c.Renewed != nil {
+			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.now().Sub(*c.Renewed)))+" ago")
 		}
 		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == "" && c.Unread == ""})
 	}

@@ -135,11 +135,7 @@ func (l *List) count(lines []line) {
 // kept is a list of what a component keeps up to date. While that does not work, or may not run, what was last observed is
 // not good, however good it was.
 func (w World) kept(l List, component string) List {
-	all := make([]finding.Keeper, len(w.Components))
-	for i, c := range w.Components {
-		all[i] = finding.Keeper{Name: c.Name, Problem: cmp.Or(c.Problem, c.Unread), Seen: c.Renewed}
-	}
-	why := finding.Unkept(all, component, w.ComponentProblem, w.now())
+	why := finding.Unkept(w.Components, component, w.ComponentProblem, w.now())
 	if why == "" || l.All == 0 {
 		return l
 	}
@@ -175,14 +171,14 @@ func componentsOf(w World, m matcher) List {
 	lines := make([]line, len(w.Components))
 	for i, c := range w.Components {
 		leader, renewed := cmp.Or(c.Leader, "none"), Cell{Text: "-"}
-		if !c.Renewed.IsZero() {
-			renewed = moment(c.Renewed)
+		if c.Renewed != nil {
+			renewed = moment(*c.Renewed)
 		}
 		leader = cmp.Or(c.Problem, c.Unread, leader)
-		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Ready, "-")
+		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Pods(), "-")
 		lines[i] = line{
-			row:   Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where, version, ready, leader), renewed)},
-			texts: []string{c.Name, c.Where, version, leader, c.Problem},
+			row:   Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, ready, leader), renewed)},
+			texts: []string{c.Name, c.Where(), version, leader, c.Problem},
 		}
 	}
 	return m.list(l, "component", lines)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -26,13 +27,13 @@ type Machines struct {
 
 // Counts are how many machines match the filter, by their verdicts.
 type Counts struct {
-	Total     int              `json:"total"`
-	ByVerdict agreement.Counts `json:"byVerdict"`
+	Total     int            `json:"total"`
+	ByVerdict finding.Counts `json:"byVerdict"`
 }
 
 func (c *Counts) add(v agreement.Verdict) {
 	if c.ByVerdict == nil {
-		c.ByVerdict = agreement.Counts{}
+		c.ByVerdict = finding.Counts{}
 	}
 	c.Total++
 	c.ByVerdict[v]++
@@ -40,7 +41,7 @@ func (c *Counts) add(v agreement.Verdict) {
 
 // worst is the rank of the worst verdict that occurs.
 func (c Counts) worst() int {
-	for _, v := range agreement.Verdicts() {
+	for _, v := range finding.States() {
 		if c.ByVerdict[v] > 0 {
 			return v.Rank()
 		}
@@ -64,8 +65,8 @@ type Machine struct {
 	Name    string            `json:"name"`
 	Verdict agreement.Verdict `json:"verdict"`
 	// Sides are what each side reports, Findings the reasons for the verdict, worst first.
-	Sides    [][2]string         `json:"sides"`
-	Findings []agreement.Finding `json:"findings,omitempty"`
+	Sides    [][2]string       `json:"sides"`
+	Findings []finding.Verdict `json:"findings,omitempty"`
 }
 
 // Where machines stand whose Node names no zone, and those that have no Node.
@@ -152,7 +153,7 @@ func (o *Machines) place(zones []placed) {
 		return cmp.Or(cmp.Compare(a.worst(), b.worst()), byZone(a, b))
 	})
 	if len(zones) > MostZones {
-		rest := agreement.Counts{}
+		rest := finding.Counts{}
 		machines := 0
 		for _, z := range zones[MostZones:] {
 			machines += z.Total
@@ -214,10 +215,10 @@ func tile(r agreement.Row) Machine {
 	}}
 	for i, f := range r.Findings {
 		if i == MostSaid {
-			t.Findings = append(t.Findings, agreement.Finding{Verdict: f.Verdict, What: fmt.Sprintf("and %d more", len(r.Findings)-i)})
+			t.Findings = append(t.Findings, finding.Verdict{State: f.State, What: fmt.Sprintf("and %d more", len(r.Findings)-i)})
 			break
 		}
-		t.Findings = append(t.Findings, agreement.Finding{Verdict: f.Verdict, What: tidy(f.What), Since: f.Since, Next: tidy(f.Next)})
+		t.Findings = append(t.Findings, finding.Verdict{State: f.State, What: tidy(f.What), Since: f.Since, Next: tidy(f.Next)})
 	}
 	return t
 }

@@ -41,11 +41,11 @@ func small() ui.World {
 		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not queried: there is no token"},
 		Zones: map[string]string{"w1": "a", "w2": "a", "w3": "b"}, Candidates: 4, Excluded: []ui.Excluded{{"w3", "is being deleted"}, {"w2", "has a label"}},
 		Machines: []agreement.Row{
-			{Machine: "w3", HasNode: true, Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read"}}},
+			{Machine: "w3", HasNode: true, Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read"}}},
 			{Machine: "w1", HasNode: true, Verdict: agreement.Agree, Droplet: "droplet 1", Node: "Ready", CalicoNode: "w1", Reflector: "main"},
-			{Machine: "w4", HasNode: true, Verdict: agreement.Down, Findings: []agreement.Finding{{Verdict: agreement.Down, What: "the Node is NotReady"}}},
-			{Machine: "gone", Verdict: agreement.Disagree, Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is no Node"}}},
-			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "its droplet is gone", Since: &since, Next: "wait"}, {Verdict: agreement.Settling, What: "and more"}}},
+			{Machine: "w4", HasNode: true, Verdict: agreement.Down, Findings: []finding.Verdict{{State: agreement.Down, What: "the Node is NotReady"}}},
+			{Machine: "gone", Verdict: agreement.Disagree, Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is no Node"}}},
+			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Findings: []finding.Verdict{{State: agreement.Disagree, What: "its droplet is gone", Since: &since, Next: "wait"}, {State: agreement.Settling, What: "and more"}}},
 		},
 		Topologies: []topology.Map{
 			{Name: "other", WaitingFor: "a Node"},
@@ -53,12 +53,12 @@ func small() ui.World {
 				{Node: "w1", Zone: "a", Role: "Reflector", Expected: 1, Established: 1}, {Node: "w9", Zone: "b", Role: "Reflector", Missing: true},
 			}}}},
 		},
-		Waits: []ui.Wait{
+		Waits: []finding.Verdict{
 			{
-				What: "3 machines are held back by the gate MassGuard of calico-node-sync: w7, w8, w9", Why: "3 of 9 machines are gone at once", Reported: at(40),
-				Old: "it has not saved its state since; a confirmation has an effect only if calico-node-sync runs", Refused: "it has expired", Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+				What: "3 machines are held back by the gate MassGuard of calico-node-sync: w7, w8, w9", Why: "3 of 9 machines are gone at once", State: finding.Held, ObservedAt: at(40),
+				Stale: "it has not saved its state since; a confirmation has an effect only if calico-node-sync runs", Answer: "it has expired", Next: "kubectl mooring confirm nodes 3f2a9c01d4be",
 			},
-			{What: "RouteReflectorTopology main waits: NodesVanished", Why: "4 Nodes went all at once", Confirmed: "confirmed; calico-route-reflector-operator has yet to act on it"},
+			{What: "RouteReflectorTopology main waits: NodesVanished", Why: "4 Nodes went all at once", State: finding.Settling, Answer: "confirmed; calico-route-reflector-operator has yet to act on it"},
 		},
 		WaitProblem: "reading ConfigMap b/state: forbidden", CheckedAt: at(4),
 		Findings: []finding.Finding{
@@ -68,8 +68,8 @@ func small() ui.World {
 			{Check: "leader", Severity: finding.OK, What: "a leads Deployment x/z"},
 		},
 		Components: []ui.Component{
-			{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "a", Renewed: at(0)},
-			{Name: "etcd-storage-operator", Where: "mooring-system/deployment/etcd-storage-operator", Version: "v0.1.0", Ready: "0/1", Problem: "no pod of 1 pod is ready"},
+			{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "a", Renewed: new(at(0))},
+			{Name: "etcd-storage-operator", Namespace: "mooring-system", Workload: "deployment/etcd-storage-operator", Version: "v0.1.0", Ready: 0, Wanted: 1, Problem: "no pod of 1 pod is ready"},
 		},
 		Balancers: []ui.Balancer{
 			{Namespace: "shop", Name: "front", Created: at(120), Addresses: []string{"203.0.113.2", "2001:db8::2"}, ID: "lb-1", Ports: []ui.Port{{"TCP", 443, 30443}, {"", 80, 0}}},
@@ -150,7 +150,7 @@ func TestFilters(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{80, 120} {
-		got := ui.Text(small(), width, agreement.Plain)
+		got := ui.Text(small(), width, finding.Plain)
 		path := filepath.Join("testdata", fmt.Sprintf("status-%d.txt", width))
 		if *update {
 			must.Do(t, os.WriteFile(path, []byte(got), 0o600))
@@ -226,13 +226,13 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 		"what nobody could look at": {found(finding.Finding{Severity: finding.Note, Unread: true}), "doctor", "absent 1 not looked at"},
 		"nothing waits":             {ui.World{}, "waits", "good none"},
 		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
-		"one waits":                 {ui.World{Waits: []ui.Wait{{Command: "c"}, {Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
-		"one is not acted on yet":   {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}}, "waits", "changing 1 confirmation not acted on yet"},
+		"one waits":                 {ui.World{Waits: []finding.Verdict{{State: finding.Held, Next: "c"}, {State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
+		"one is not acted on yet":   {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}}, "waits", "changing 1 confirmation not acted on yet"},
 		"a balancer is being made":  {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(60), Addresses: []string{"192.0.2.1"}}), "balancers", "changing 1 of 2 settling"},
 		"a balancer was not made":   {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(6)}), "balancers", "bad 1 of 2 need attention"},
 		"a Service without a time":  {without(ui.Balancer{}), "balancers", "bad 1 of 1 need attention"},
 		"a new Service being gone":  {without(ui.Balancer{Created: at(1), Deleting: true}), "balancers", "bad 1 of 1 need attention"},
-		"one confirmed, one unread": {ui.World{Waits: []ui.Wait{{Confirmed: "yes"}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
+		"one confirmed, one unread": {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,7 +243,7 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 			}
 		})
 	}
-	if got := ui.Text(old, 80, agreement.Plain); !strings.Contains(got, "nothing found (60m ago)") {
+	if got := ui.Text(old, 80, finding.Plain); !strings.Contains(got, "nothing found (60m ago)") {
 		t.Errorf("findings of an hour ago are shown as new:\n%s", got)
 	}
 }
@@ -328,14 +328,14 @@ func worlds() *rapid.Generator[ui.World] {
 			r := agreement.Row{Machine: name, Verdict: verdicts[i/3*kinds%len(verdicts)], HasNode: i%7 != 6, Node: "Ready"}
 			if r.Verdict == agreement.Disagree {
 				for range i%12 + 1 {
-					r.Findings = append(r.Findings, agreement.Finding{Verdict: agreement.Disagree, What: "what"})
+					r.Findings = append(r.Findings, finding.Verdict{State: agreement.Disagree, What: "what"})
 				}
 			}
 			w.Machines, w.Zones[name] = append(w.Machines, r), fmt.Sprintf("zone %d", i%zones)
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "hostile") {
 			name := anything().Draw(t, "name") + fmt.Sprint(i)
-			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Unknown, Findings: []agreement.Finding{{Verdict: agreement.Unknown, What: anything().Draw(t, "unknown")}}})
+			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: anything().Draw(t, "unknown")}}})
 			w.Zones[name] = anything().Draw(t, "zone")
 		}
 		for i := range rapid.SampledFrom([]int{0, 2, 201}).Draw(t, "things") {
@@ -345,7 +345,7 @@ func worlds() *rapid.Generator[ui.World] {
 			w.Volumes.NotRead = append(w.Volumes.NotRead, text)
 			w.Balancers = append(w.Balancers, ui.Balancer{Namespace: text, Name: fmt.Sprint(i), Addresses: []string{text}})
 			w.Tenants = append(w.Tenants, ui.Tenant{Name: fmt.Sprint(i, text), Ready: "False", Message: text, Counted: true, Usage: []ui.Usage{{"keys", int64(i) - 3, int64(i) % 5}}})
-			w.Waits = append(w.Waits, ui.Wait{What: text, Why: fmt.Sprint(i), Old: text, Command: text, Confirmed: text, Refused: text})
+			w.Waits = append(w.Waits, finding.Verdict{What: text, On: text, Why: fmt.Sprint(i), Stale: text, Next: text, Answer: text})
 			w.Findings = append(w.Findings, finding.Finding{Check: text, Severity: finding.Warning, What: text, Why: text, Do: text})
 			w.Entries = append(w.Entries, ui.Entry{At: at(i % 9), About: text, Text: fmt.Sprint(text, i), Times: i % 3})
 		}
@@ -439,7 +439,7 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 	if f.Text == "" && !f.Attention && m.Total != len(w.Machines) {
 		t.Errorf("%d of %d machines are counted", m.Total, len(w.Machines))
 	}
-	sum := ui.Counts{ByVerdict: agreement.Counts{}}
+	sum := ui.Counts{ByVerdict: finding.Counts{}}
 	named := map[agreement.Verdict]int{}
 	for _, z := range m.Zones {
 		sum.Total += z.Total
@@ -464,7 +464,7 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 	}
 	// The worst are named first, as long as there is room.
 	room := ui.MostShown
-	for _, v := range agreement.Verdicts()[:agreement.Agree.Rank()] {
+	for _, v := range finding.States()[:agreement.Agree.Rank()] {
 		if want := min(m.ByVerdict[v], room); named[v] != want {
 			t.Errorf("%d of %d that are %s are named", named[v], want, v)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
@@ -40,7 +41,7 @@ func volumesOf(w World, m matcher) List {
 	slices.SortFunc(rows, func(a, b volumes.Row) int {
 		return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), slices.CompareFunc(a.Cells(), b.Cells(), prose.Natural))
 	})
-	counts, folded := agreement.Counts{}, 0
+	counts, folded := finding.Counts{}, 0
 	looks := m.narrows() || m.attention
 	fold := len(rows) > agreement.FoldAbove && !looks
 	var lines []line
@@ -77,7 +78,7 @@ func volumesOf(w World, m matcher) List {
 }
 
 // judgedBy is the list with the state of its worst verdict, if it has any. What could not be read is not well.
-func (l List) judgedBy(counts agreement.Counts) List {
+func (l List) judgedBy(counts finding.Counts) List {
 	if len(counts) == 0 {
 		return l
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/ui"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
@@ -17,7 +18,7 @@ import (
 func volumeRow(claim, machine string, verdict agreement.Verdict, what ...string) volumes.Row {
 	r := volumes.Row{Volume: "pvc-" + claim, ID: "id-" + claim, Claim: "shop/" + claim, Pods: []string{"shop/" + claim + "-0"}, Machine: machine, Droplet: 1, GiB: 5, State: volumes.InUse, Verdict: verdict}
 	for _, w := range what {
-		r.Findings = append(r.Findings, agreement.Finding{Verdict: verdict, What: w, Next: "do: " + w})
+		r.Findings = append(r.Findings, finding.Verdict{State: verdict, What: w, Next: "do: " + w})
 	}
 	return r
 }
@@ -30,7 +31,7 @@ func someVolumes() ui.Volumes {
 				volumeRow("fine", "w1", agreement.Agree), volumeRow("moving", "w3", agreement.Settling, "it is being detached from w3"), volumeRow("lost", "w1", agreement.Disagree, "its volume is gone"),
 				{Volume: "pvc-orphan", ID: "id-orphan", GiB: 7, State: volumes.Unclaimed, Verdict: agreement.Unknown},
 			},
-			Snapshots: []volumes.SnapshotRow{{Name: "s", ID: "id-s", GiB: 2, Verdict: agreement.Disagree, Finding: agreement.Finding{What: "no VolumeSnapshotContent has it", Next: "delete it"}}},
+			Snapshots: []volumes.SnapshotRow{{Name: "s", ID: "id-s", GiB: 2, Verdict: agreement.Disagree, Finding: finding.Verdict{What: "no VolumeSnapshotContent has it", Next: "delete it"}}},
 			Totals:    volumes.Totals{Claimed: 15, Unclaimed: 7, Snapshots: 2},
 		},
 	}
@@ -38,7 +39,7 @@ func someVolumes() ui.Volumes {
 
 // anyVolume is one with a text anywhere.
 func anyVolume(text string, i int) volumes.Row {
-	r := volumeRow(fmt.Sprint(i, text), text, agreement.Verdicts()[i%6], text)
+	r := volumeRow(fmt.Sprint(i, text), text, finding.States()[i%6], text)
 	r.Pods = slices.Repeat([]string{text}, i%40)
 	return r
 }

@@ -49,7 +49,7 @@ type World struct {
 	ComponentProblem string
 
 	// Waits are what waits for a person, WaitProblem is why some may be missing.
-	Waits       []Wait
+	Waits       []finding.Verdict
 	WaitProblem string
 
 	// Findings are the doctor's, worst first, of CheckedAt, which is zero if it has not run.
@@ -64,31 +64,8 @@ type World struct {
 // now is the moment of the reading by the API server's clock.
 func (w World) now() time.Time { return cmp.Or(w.Now, w.ReadAt) }
 
-// Component is one installation of a component.
-type Component struct {
-	Name, Where, Version string
-	// Ready is how many of its pods are ready, "" where it has none.
-	Ready string
-	// Leader holds its Lease; Renewed is when it was last renewed, zero where no leader is elected.
-	Leader  string
-	Renewed time.Time
-	// Problem is why it does not do its work, "" if it does; Unread is why that is unknown.
-	Problem, Unread string
-}
-
-// Wait is what a component holds back until a person confirms it. Its JSON form is a contract with programs.
-type Wait struct {
-	// What waits, and Why.
-	What string `json:"what"`
-	Why  string `json:"why"`
-	// Reported is when the component has said so last, zero where its status is kept up; Old is why that is too long ago, "" if it is not.
-	Reported time.Time `json:"reported,omitzero"`
-	Old      string    `json:"old,omitempty"`
-	// Command confirms it, "" once that was done, which Confirmed says; Refused is why a confirmation is not valid.
-	Command   string `json:"command,omitempty"`
-	Confirmed string `json:"confirmed,omitempty"`
-	Refused   string `json:"refused,omitempty"`
-}
+// Component is one of Mooring's programs.
+type Component = finding.Component
 
 // Balancer is a Service of type LoadBalancer.
 type Balancer struct {

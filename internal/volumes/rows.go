@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
@@ -27,9 +28,9 @@ type Row struct {
 	Droplet int    `json:"droplet,omitempty"`
 	GiB     int64  `json:"gib"`
 	// State is what the volume does: in use, attached, idle, released, unclaimed, gone, pending.
-	State    string              `json:"state"`
-	Verdict  agreement.Verdict   `json:"verdict"`
-	Findings []agreement.Finding `json:"findings,omitempty"`
+	State    string            `json:"state"`
+	Verdict  agreement.Verdict `json:"verdict"`
+	Findings []finding.Verdict `json:"findings,omitempty"`
 }
 
 // The states of volumes. They are a contract with programs.
@@ -50,7 +51,7 @@ type SnapshotRow struct {
 	Volume  string            `json:"volume,omitempty"`
 	GiB     int64             `json:"gib"`
 	Verdict agreement.Verdict `json:"verdict"`
-	Finding agreement.Finding `json:"finding"`
+	Finding finding.Verdict   `json:"finding"`
 }
 
 // Totals are sums in GiB, which is what DigitalOcean charges for.
@@ -97,7 +98,7 @@ type index struct {
 }
 
 func indexed(w World) index {
-	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}, read: w.Cloud.Side == (agreement.Side{})}
+	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}, read: w.Cloud.Side == (finding.Side{})}
 	for _, c := range w.Claims {
 		x.claims[c.Name] = c
 	}
@@ -153,7 +154,7 @@ func Compare(w World) Report {
 	x.snapshots(&r, known, tags)
 	for _, side := range []struct {
 		name string
-		side agreement.Side
+		side finding.Side
 	}{{"DigitalOcean", w.Cloud.Side}, {"snapshots at DigitalOcean", w.Cloud.SnapshotsSide}, {"VolumeSnapshotContents", w.ContentsSide}} {
 		switch {
 		case side.side.Problem != "":
@@ -176,15 +177,15 @@ func (r *Row) judge(compared bool) {
 		r.Verdict = agreement.OneSide
 	}
 	for _, f := range r.Findings {
-		if f.Verdict.Rank() < r.Verdict.Rank() {
-			r.Verdict = f.Verdict
+		if f.State.Rank() < r.Verdict.Rank() {
+			r.Verdict = f.State
 		}
 	}
 	slices.Sort(r.Pods)
 }
 
 func (r *Row) find(verdict agreement.Verdict, next, format string, args ...any) {
-	r.Findings = append(r.Findings, agreement.Finding{Verdict: verdict, What: fmt.Sprintf(format, args...), Next: next})
+	r.Findings = append(r.Findings, finding.Verdict{State: verdict, What: fmt.Sprintf(format, args...), Next: next})
 }
 
 // row is a volume that Kubernetes has.
@@ -457,7 +458,7 @@ func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 
 // snapshots compares snapshots of this cluster's volumes.
 func (x index) snapshots(r *Report, known, tags map[string]bool) {
-	if !x.read || x.Cloud.SnapshotsSide != (agreement.Side{}) {
+	if !x.read || x.Cloud.SnapshotsSide != (finding.Side{}) {
 		r.Totals.Snapshots = -1
 		return
 	}
@@ -478,7 +479,7 @@ func (x index) snapshots(r *Report, known, tags map[string]bool) {
 			continue
 		}
 		f := x.nobodys(s)
-		r.Snapshots = append(r.Snapshots, SnapshotRow{Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: f.Verdict, Finding: f})
+		r.Snapshots = append(r.Snapshots, SnapshotRow{Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: f.State, Finding: f})
 	}
 }
 
@@ -487,16 +488,16 @@ func (x index) snapshots(r *Report, known, tags map[string]bool) {
 const clonePrefix = "clone-"
 
 // nobodys is what to say of a snapshot that no VolumeSnapshotContent has.
-func (x index) nobodys(s Snapshot) agreement.Finding {
+func (x index) nobodys(s Snapshot) finding.Verdict {
 	if i := slices.IndexFunc(x.Claims, func(c Claim) bool { return c.Volume == "" && s.Name == clonePrefix+"pvc-"+c.UID }); i >= 0 {
-		return agreement.Finding{Verdict: agreement.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
+		return finding.Verdict{State: agreement.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
 	}
-	f := agreement.Finding{Verdict: agreement.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
+	f := finding.Verdict{State: agreement.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
 	switch {
 	case x.ContentsSide.NotAsked != "":
 		f.What += ", and the cluster has no such kind"
 	case x.Now.Sub(s.Created) < patience:
-		return agreement.Finding{Verdict: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
+		return finding.Verdict{State: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
 	}
 	for _, c := range x.Contents {
 		if c.Handle != "" || c.Volume != "" && c.Volume != s.Volume {
@@ -504,7 +505,7 @@ func (x index) nobodys(s Snapshot) agreement.Finding {
 		}
 		what := "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet"
 		if x.Now.Sub(c.Created) < patience {
-			return agreement.Finding{Verdict: agreement.Settling, Next: "the driver notes it", What: what}
+			return finding.Verdict{State: agreement.Settling, Next: "the driver notes it", What: what}
 		}
 		f.What += "; " + what // the driver would have noted it by now
 		f.Next = "kubectl describe volumesnapshotcontent " + c.Name + "; delete the snapshot in DigitalOcean's panel when that does not wait for it"

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -64,8 +65,8 @@ func TestFindings(t *testing.T) {
 		says    string
 	}{
 		"all is well":            {func(*volumes.World) {}, volumes.InUse, agreement.Agree, ""},
-		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}} }, volumes.InUse, agreement.OneSide, ""},
-		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{Problem: "401"}} }, volumes.InUse, agreement.OneSide, ""},
+		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, volumes.InUse, agreement.OneSide, ""},
+		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{Problem: "401"}} }, volumes.InUse, agreement.OneSide, ""},
 		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = nil, nil, 0 }, volumes.Idle, agreement.Agree, ""},
 		"attached without a Pod": {func(w *volumes.World) { w.Pods = nil }, volumes.Attached, agreement.Disagree, "it is attached to worker-1, which has no Pod of it"},
 		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, agreement.Settling, "being detached from worker-1"},
@@ -206,26 +207,26 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change change
-		want   agreement.Finding // the zero value for no row of its own
+		want   finding.Verdict // the zero value for no row of its own
 	}{
-		"gone": {func(*volumes.World) {}, agreement.Finding{
-			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+		"gone": {func(*volumes.World) {}, finding.Verdict{
+			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
 		"gone from Kubernetes alone": {func(w *volumes.World) {
 			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{ID: "v9", Name: "pvc-9"})
-		}, agreement.Finding{
-			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone",
+		}, finding.Verdict{
+			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone",
 			Next: "DigitalOcean still has volume v9 of that name: create its PersistentVolume again, and then the claim",
 		}},
-		"nobody was asked": {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}} }, agreement.Finding{
-			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+		"nobody was asked": {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, finding.Verdict{
+			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
-		"another claim's": {func(w *volumes.World) { w.Claims[1].Volume = "pvc-1" }, agreement.Finding{
-			Verdict: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "create the claim again",
+		"another claim's": {func(w *volumes.World) { w.Claims[1].Volume = "pvc-1" }, finding.Verdict{
+			State: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "create the claim again",
 		}},
 		"it exists again": {func(w *volumes.World) {
 			w.Volumes = append(w.Volumes, volumes.PersistentVolume{Name: "pvc-9", ID: "v1", Claim: "shop/lost", Phase: "Bound"})
-		}, agreement.Finding{}},
+		}, finding.Verdict{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,13 +239,13 @@ func TestLost(t *testing.T) {
 			if len(rows) != 1 || !slices.Equal(rows[0].Pods, []string{"shop/db-1"}) {
 				t.Fatalf("%+v", r)
 			}
-			if test.want == (agreement.Finding{}) {
+			if test.want == (finding.Verdict{}) {
 				if rows[0].ID != "v1" {
 					t.Errorf("%+v", rows[0])
 				}
 				return
 			}
-			if got := rows[0]; got.State != volumes.Gone || got.Verdict != agreement.Disagree || !slices.Equal(got.Findings, []agreement.Finding{test.want}) || !r.NeedsAttention() {
+			if got := rows[0]; got.State != volumes.Gone || got.Verdict != agreement.Disagree || !slices.Equal(got.Findings, []finding.Verdict{test.want}) || !r.NeedsAttention() {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -280,7 +281,7 @@ func TestSnapshots(t *testing.T) {
 	if r := volumes.Compare(w); len(r.Snapshots) != 0 || !r.NeedsAttention() || !slices.Contains(r.NotRead, "VolumeSnapshotContents: forbidden") {
 		t.Errorf("contents are not readable: %+v", r)
 	}
-	w.ContentsSide = agreement.Side{}
+	w.ContentsSide = finding.Side{}
 	w.Cloud.SnapshotsSide.Problem = "403"
 	if r := volumes.Compare(w); r.Totals.Snapshots != -1 || !r.NeedsAttention() {
 		t.Errorf("snapshots are not readable: %+v", r)
@@ -325,7 +326,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]volumes.World{"well": well(), "crowd": crowd()} {
 		for _, width := range []int{80, 120} {
-			text := volumes.Compare(w).Text(width, agreement.Plain)
+			text := volumes.Compare(w).Text(width, finding.Plain)
 			compareGolden(t, fmt.Sprintf("%s-%d.golden", name, width), text)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
@@ -354,7 +355,7 @@ func TestProperties(t *testing.T) {
 	cases.Check(t, func(t *rapid.T) {
 		w := crowd()
 		if rapid.Bool().Draw(t, "not asked") {
-			w.Cloud = volumes.Cloud{Side: agreement.Side{NotAsked: "there is no token"}}
+			w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}}
 		}
 		w.Pods = w.Pods[:rapid.IntRange(0, len(w.Pods)).Draw(t, "pods")]
 		w.Attachments = w.Attachments[:rapid.IntRange(0, len(w.Attachments)).Draw(t, "attachments")]

@@ -6,7 +6,7 @@ package volumes
 import (
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Driver is the name of DigitalOcean's CSI driver, and of Mooring's in its place.
@@ -27,7 +27,7 @@ type World struct {
 	Nodes       []Node
 	// Contents are the VolumeSnapshotContents of the driver, ContentsSide whether they were read.
 	Contents     []Content
-	ContentsSide agreement.Side
+	ContentsSide finding.Side
 	Cloud        Cloud
 }
 
@@ -107,12 +107,12 @@ type Content struct {
 
 // Cloud is what DigitalOcean said.
 type Cloud struct {
-	agreement.Side
+	finding.Side
 
 	Volumes   []Volume
 	Snapshots []Snapshot
 	// SnapshotsSide reports whether the snapshots were read.
-	SnapshotsSide agreement.Side
+	SnapshotsSide finding.Side
 	// Answers are GETs by ID of volumes that the list lacks.
 	Answers map[string]Answer
 }

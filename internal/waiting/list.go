@@ -9,39 +9,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // List is what waits. Its JSON form is a contract with programs.
 type List struct {
-	Nodes      []Nodes    `json:"nodes"`
-	Machines   []Machines `json:"machines,omitempty"`
-	Topologies []Topology `json:"topologies"`
+	Waits []finding.Verdict `json:"waits"`
 	// Unread says what could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // Pending reports whether something waits that nobody has confirmed.
 func (l List) Pending() bool {
-	return slices.ContainsFunc(l.Nodes, func(n Nodes) bool { return n.ConfirmedUntil.IsZero() }) ||
-		slices.ContainsFunc(l.Machines, func(m Machines) bool { return m.ConfirmedUntil.IsZero() }) ||
-		slices.ContainsFunc(l.Topologies, func(t Topology) bool { return !t.Confirmed })
+	return slices.ContainsFunc(l.Waits, func(v finding.Verdict) bool { return v.State == finding.Held })
 }
 
 // Text is what waits for people, in lines of a width. Names in it are anybody's: a terminal gets it through command.Printable.
 func (l List) Text(now time.Time, columns int) string {
-	if len(l.Nodes)+len(l.Machines)+len(l.Topologies) == 0 && len(l.Unread) == 0 {
+	if len(l.Waits) == 0 && len(l.Unread) == 0 {
 		return "nothing waits for a confirmation\n"
 	}
 	var paragraphs []string
-	for _, n := range l.Nodes {
-		paragraphs = append(paragraphs, n.text(now, columns))
-	}
-	for _, m := range l.Machines {
-		paragraphs = append(paragraphs, m.text(now, columns))
-	}
-	for _, t := range l.Topologies {
-		paragraphs = append(paragraphs, t.text(columns))
+	for _, v := range l.Waits {
+		paragraphs = append(paragraphs, paragraph(v, now, columns))
 	}
 	for _, problem := range l.Unread {
 		paragraphs = append(paragraphs, prose.Wrap("note: ", "  ", "not read: "+problem, columns))
@@ -49,47 +40,27 @@ func (l List) Text(now time.Time, columns int) string {
 	return strings.Join(paragraphs, "\n")
 }
 
-// field is a line of a paragraph, with its name in front.
-func field(name, text string, columns int) string {
-	return prose.Wrap(fmt.Sprintf("  %-12s", name+":"), strings.Repeat(" ", 14), text, columns)
-}
-
-// confirmed is until when a confirmation holds, or why it does not; neither without one.
-func confirmed(by func(string, time.Time) (time.Time, string), confirmation string, now time.Time) (until time.Time, refused string) {
-	if confirmation != "" {
-		until, refused = by(confirmation, now)
+// paragraph is one thing that waits, a line for each side of it.
+func paragraph(v finding.Verdict, now time.Time, columns int) string {
+	var b strings.Builder
+	b.WriteString(prose.Wrap("", "", v.What, columns))
+	field := func(name, text string) {
+		if text != "" {
+			b.WriteString(prose.Wrap(fmt.Sprintf("  %-12s", name+":"), strings.Repeat(" ", 14), text, columns))
+		}
 	}
-	if refused != "" {
-		until = time.Time{}
+	field("which", v.On)
+	field("why", v.Why)
+	if !v.ObservedAt.IsZero() {
+		reported := prose.Span(now.Sub(v.ObservedAt)) + " ago by " + v.Source + ": " + v.Stale
+		field("reported", strings.TrimSuffix(reported, ": "))
 	}
-	return until, refused
-}
-
-// toConfirm is the end of a paragraph: until when it is confirmed, or how to confirm it and what the component does then.
-func toConfirm(until time.Time, refused, component, command, then string, columns int) string {
-	if !until.IsZero() {
-		return field("confirmed", fmt.Sprintf("until %s; %s has yet to act on it", until.UTC().Format(time.RFC3339), component), columns)
+	if v.State != finding.Held {
+		field("confirmed", strings.TrimLeft(strings.TrimPrefix(v.Answer, "confirmed"), "; "))
+		return b.String()
 	}
-	text := ""
-	if refused != "" {
-		text = field("not valid", refused, columns)
-	}
-	return text + field("to confirm", command, columns) + field("then", then, columns)
-}
-
-// first are the first of count things by name, and how many more there are.
-func first(names []string, count int) string {
-	text := strings.Join(names, ", ")
-	if more := count - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// are is the verb of so many.
-func are(count int) string {
-	if count == 1 {
-		return "is"
-	}
-	return "are"
+	field("not valid", v.Answer)
+	field("to confirm", v.Next)
+	field("then", v.Then)
+	return b.String()
 }

@@ -76,7 +76,7 @@ func run(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	config, err := o.Datastore(o.settings.Datastore)
+	config, err := o.Datastore(ctx, o.settings.Datastore)
 	if err != nil {
 		return err
 	}

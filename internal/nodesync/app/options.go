@@ -116,7 +116,7 @@ func (o *options) Cluster() (*rest.Config, error) {
 }
 
 // Datastore implements commands.Source: it is named, and never guessed.
-func (o *options) Datastore(kind string) (calico.Config, error) {
+func (o *options) Datastore(_ context.Context, kind string) (calico.Config, error) {
 	return calico.Resolve(kind, os.LookupEnv)
 }
 

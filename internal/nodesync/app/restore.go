@@ -45,7 +45,7 @@ func newRestoreCommand() *cobra.Command {
 
 // Restore implements commands.Restorer.
 func (o *restoreOptions) Restore(ctx context.Context, names []string, dryRun bool, out io.Writer) error {
-	config, err := o.Datastore(o.settings.Datastore)
+	config, err := o.Datastore(ctx, o.settings.Datastore)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (d *Doctor) Command(where string) *cobra.Command {
 func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
 	if d.ForPerson { // who gave wrong flags is told so
 		_, cluster := d.Source.Cluster()
-		_, datastore := d.Source.Datastore(d.Settings.Datastore)
+		_, datastore := d.Source.Datastore(ctx, d.Settings.Datastore)
 		if err := cmp.Or(cluster, datastore); err != nil {
 			return nil, err
 		}

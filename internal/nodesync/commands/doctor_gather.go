@@ -79,7 +79,7 @@ func plain(err error) string {
 
 func (x *examination) gather(ctx context.Context) doctor.Evidence {
 	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config, Among: x.Among}
-	x.gatherSettings(&e)
+	x.gatherSettings(ctx, &e)
 	x.gatherKubernetes(ctx, &e)
 	x.gatherCertificates(&e)
 	if ctx.Err() == nil {
@@ -98,8 +98,8 @@ func (x *examination) close() {
 }
 
 // gatherSettings reads what names the datastore, and nothing else.
-func (x *examination) gatherSettings(e *doctor.Evidence) {
-	config, err := x.Source.Datastore(x.Settings.Datastore)
+func (x *examination) gatherSettings(ctx context.Context, e *doctor.Evidence) {
+	config, err := x.Source.Datastore(ctx, x.Settings.Datastore)
 	x.config = config
 	e.Settings = doctor.Settings{Flag: x.Settings.Datastore, Kind: string(config.Kind), Endpoints: config.Etcd.Endpoints, Variables: map[string]string{}}
 	if err != nil {

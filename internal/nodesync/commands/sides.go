@@ -25,7 +25,7 @@ type Source interface {
 	// Cluster is the API server, and as whom it is read.
 	Cluster() (*rest.Config, error)
 	// Datastore is Calico's. The kind is that of --datastore-type.
-	Datastore(kind string) (calico.Config, error)
+	Datastore(ctx context.Context, kind string) (calico.Config, error)
 	// Namespace is where a controller keeps its Lease and its state, "" if that is not known.
 	Namespace(ctx context.Context) string
 }
@@ -61,7 +61,7 @@ func Connect(config calico.Config, cluster *rest.Config) (Datastore, error) {
 
 // Open connects to what the source names, and makes sure that the datastore answers.
 func Open(ctx context.Context, source Source, kind string) (Sides, error) {
-	config, err := source.Datastore(kind)
+	config, err := source.Datastore(ctx, kind)
 	if err != nil {
 		return Sides{}, err
 	}

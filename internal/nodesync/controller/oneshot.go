@@ -10,7 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,9 +48,20 @@ func ReadOnce(reader client.Reader, now clock.PassiveClock) Cluster {
 	return readOnce{NewKubernetesCluster(reader, now)}
 }
 
-// NewLive returns a client that reads the API server live.
+// NewLive returns a client that reads the API server live. It knows the kinds of this package, which are all served in
+// one version: nothing is discovered.
 func NewLive(config *rest.Config) (client.Client, error) {
-	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme()})
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Node", "Namespace"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), apimeta.RESTScopeRoot)
+	}
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Pod"),
+		appsv1.SchemeGroupVersion.WithKind("Deployment"), coordinationv1.SchemeGroupVersion.WithKind("Lease"),
+	} {
+		mapper.Add(kind, apimeta.RESTScopeNamespace)
+	}
+	live, err := client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Kubernetes: %w", err)
 	}

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding is what every doctor of Mooring says: findings with a severity, the worst first, as text and as JSON. It is pure, so that what
-// decides may use it.
+// Package finding has the types for what is wrong, waits or is unknown (ADR 40): a Verdict on an object with its State,
+// the Finding of a doctor with its severity, a Side that was read or not, and a Component as it runs. It is pure, so
+// that what decides may use it.
 package finding
 
 import (
@@ -128,9 +129,13 @@ func line(b *strings.Builder, head, text string, columns int) {
 // Few are the first five of many names, sorted, each once, and how many more there are.
 func Few(all []string) string {
 	const most = 5
-	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
-	if len(sorted) <= most {
-		return strings.Join(sorted, ", ")
+	return First(slices.Compact(slices.Sorted(slices.Values(all))), most)
+}
+
+// First are the first of names, and how many more there are.
+func First(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:most], ", "), len(sorted)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -93,8 +93,8 @@ func (a *comparison) run(ctx context.Context, args []string, out, notes io.Write
 		return err
 	}
 	for _, s := range w.Sides() {
-		if s.Side.NotAsked != "" {
-			fmt.Fprintf(notes, "note: %s not queried: %s\n", s.Name, s.Side.NotAsked)
+		if s.NotAsked != "" {
+			fmt.Fprintf(notes, "note: %s not queried: %s\n", s.Name, s.NotAsked)
 		}
 	}
 	return Print(rows, w.Now, &a.output, out)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -112,6 +113,14 @@ func say(cmd *cobra.Command, env *observe.Env, confirm func(context.Context, *ob
 		fmt.Fprint(cmd.OutOrStdout(), prose.Wrap("", "", text, columns))
 	}
 	return err
+}
+
+// lastReport says that what was confirmed was reported too long ago, "" if it was not.
+func lastReport(v finding.Verdict) string {
+	if v.Stale == "" {
+		return ""
+	}
+	return fmt.Sprintf(" It last reported %s ago: %s.", prose.Span(time.Since(v.ObservedAt)), v.Stale)
 }
 
 // exactly takes as many arguments as it has names for.

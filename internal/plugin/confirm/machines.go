@@ -65,10 +65,8 @@ func confirmMachines(ctx context.Context, c *observe.Cluster, hash string, holds
 		}
 		is := waiting.MachinesOff(off.Record, "", time.Now())
 		text = command.Printable(fmt.Sprintf("Confirmed until %s: digitalocean-cloud-controller-manager puts %s out of service (%s).",
-			until.UTC().Format(time.RFC3339), prose.Plural(waits.Count, "machine"), is.First()))
-		if old := is.Old(time.Now()); old != "" {
-			text += fmt.Sprintf(" It last reported %s ago: %s.", prose.Span(time.Since(off.Record.SavedAt)), old)
-		}
+			until.UTC().Format(time.RFC3339), prose.Plural(waits.Count, "machine"), is.On))
+		text += lastReport(is)
 		return nil
 	})
 	return text, err

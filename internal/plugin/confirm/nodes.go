@@ -18,9 +18,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
-	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 const nodesLong = `Confirm that the machines that calico-node-sync holds back are gone, for exactly these machines and for a limited time. HASH is the one that 'kubectl mooring confirm'
@@ -59,14 +59,12 @@ func confirmNodes(ctx context.Context, c *observe.Cluster, hash string, holds ti
 			return err
 		}
 		waits := state.Awaiting(time.Now())
-		what := "what is left of " + waits.Counted()
-		if len(waits.Items) > 0 {
-			what = waits.Counted() + " of pods that are gone"
+		what := "what is left of " + waiting.Counted(state.Waits)
+		if len(state.Waits.Items) > 0 {
+			what = waiting.Counted(state.Waits) + " of pods that are gone"
 		}
-		text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes %s (%s).", until.UTC().Format(time.RFC3339), what, waits.First()))
-		if old := waits.Old(time.Now()); old != "" {
-			text += fmt.Sprintf(" It last reported %s ago: %s.", prose.Span(time.Since(state.SavedAt)), old)
-		}
+		text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes %s (%s).", until.UTC().Format(time.RFC3339), what, waits.On))
+		text += lastReport(waits)
 		return nil
 	})
 	return text, err
@@ -82,7 +80,7 @@ func stateOf(ctx context.Context, c *observe.Cluster, hash string) (observe.Node
 			return s, nil
 		}
 		if s.Waits.Hash != "" {
-			others = append(others, fmt.Sprintf("%s, for %s", s.Waits.Hash, s.Awaiting(time.Time{}).Counted()))
+			others = append(others, fmt.Sprintf("%s, for %s", s.Waits.Hash, waiting.Counted(s.Waits)))
 		}
 	}
 	switch {

@@ -55,12 +55,11 @@ func newTopology(env *observe.Env) *cobra.Command {
 
 // waitingTopologies completes names of those that wait.
 func waitingTopologies(ctx context.Context, env *observe.Env) []string {
-	names := observe.Names(ctx, env, observe.ListTopologies, func(t *v1alpha1.RouteReflectorTopology) string {
-		if _, waits := waiting.TopologyOf(t); !waits {
-			return ""
-		}
-		return t.Name
+	waiting := slices.DeleteFunc(observe.ListTopologies(ctx, env), func(t v1alpha1.RouteReflectorTopology) bool {
+		_, waits := routereflector.Awaits(&t)
+		return !waits
 	})
+	names := observe.NamesOf(waiting)
 	slices.Sort(names)
 	return names
 }
@@ -95,8 +94,7 @@ func confirmTopology(ctx context.Context, c *observe.Cluster, name, given string
 		if err := annotate.Written(err, "RouteReflectorTopology "+name); err != nil {
 			return err
 		}
-		is, _ := waiting.TopologyOf(&t)
-		text = fmt.Sprintf("Confirmed: %s.", is.Consequence())
+		text = fmt.Sprintf("Confirmed: %s.", waiting.Topology(name, a).Then)
 		return nil
 	})
 	return text, err

@@ -98,7 +98,7 @@ func (d *examiner) command(use, short, long, example string) *cobra.Command {
 }
 
 func (d *examiner) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := observe.Reading(ctx)
+	ctx, cancel := observe.Reading(observe.Once(ctx))
 	defer cancel()
 	c, err := d.env.Cluster()
 	if err != nil {

@@ -114,15 +114,20 @@ func oldStoragesIn(list map[string]any, version, kind string, notes io.Writer) (
 // listOldStorages reads the old EtcdStorages of a cluster, in pages. It needs nothing of their types.
 func listOldStorages(ctx context.Context, client dynamic.Interface) ([]map[string]any, error) {
 	resource := schema.GroupVersionResource{Group: predecessor.Group, Version: predecessor.Version, Resource: predecessor.Resource}
-	var all []map[string]any
-	err := observe.Each(ctx, resource.GroupResource().String(), client.Resource(resource).List, func(item *unstructured.Unstructured) { all = append(all, item.Object) })
+	items, err := observe.All[unstructured.Unstructured](
+		ctx, resource.GroupResource().String(), client.Resource(resource).List,
+	)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the cluster serves no %s: there is nothing of etcdproxy-controller; give -f FILE for objects in a file", resource.GroupResource())
 	case err != nil:
 		return nil, err
-	case len(all) == 0:
+	case len(items) == 0:
 		return nil, fmt.Errorf("the cluster has no %s: there is nothing to convert", resource.GroupResource())
+	}
+	all := make([]map[string]any, len(items))
+	for i, item := range items {
+		all[i] = item.Object
 	}
 	return all, nil
 }

@@ -65,15 +65,13 @@ func (c *Cluster) BIRDTemplates(ctx context.Context) (birdtemplates.Installation
 	if err != nil {
 		return birdtemplates.Installation{}, fmt.Errorf("reading the selector of the DaemonSet %s: %w", calicoNode, err)
 	}
-	list := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-		o.LabelSelector = selector.String()
-		return c.Typed.CoreV1().Pods(set.Namespace).List(ctx, o)
-	}
-	err = Each(ctx, "the pods of "+calicoNode, list, func(p *corev1.Pod) {
+	ofSet := metav1.ListOptions{LabelSelector: selector.String()}
+	pods, err := All[corev1.Pod](ctx, "the pods of "+calicoNode, c.Typed.CoreV1().Pods(set.Namespace).List, ofSet)
+	for _, p := range pods {
 		if p.DeletionTimestamp == nil && p.Spec.NodeName != "" {
 			out.Pods = append(out.Pods, birdtemplates.Pod{Node: p.Spec.NodeName, Created: p.CreationTimestamp.Time, Mounts: templateMounts(p)})
 		}
-	})
+	}
 	return out, err
 }
 

@@ -31,7 +31,7 @@ import (
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/doctor"
-	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Page is how many objects one answer of the API server holds.
@@ -135,7 +135,10 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 
 // Nodes lists all of them.
 func (c *Cluster) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	err = Each(ctx, "Nodes", c.Typed.CoreV1().Nodes().List, func(n *corev1.Node) { nodes = append(nodes, *n) })
+	all, err := All[corev1.Node](ctx, "Nodes", c.Typed.CoreV1().Nodes().List)
+	for _, n := range all {
+		nodes = append(nodes, *n)
+	}
 	return nodes, err
 }
 
@@ -165,8 +168,8 @@ func (e *Env) InNamespace() (*Cluster, string, error) {
 }
 
 // List reads all objects of a kind; served reports whether the API server serves it at all.
-func (c *Cluster) List(ctx context.Context, resource schema.GroupVersionResource) (all []unstructured.Unstructured, served bool, err error) {
-	err = Each(ctx, "", c.Dynamic.Resource(resource).List, func(u *unstructured.Unstructured) { all = append(all, *u) })
+func (c *Cluster) List(ctx context.Context, resource schema.GroupVersionResource) (all []*unstructured.Unstructured, served bool, err error) {
+	all, err = All[unstructured.Unstructured](ctx, "", c.Dynamic.Resource(resource).List)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
@@ -179,26 +182,31 @@ type PageOf interface {
 	runtime.Object
 }
 
-// Each reads a list page by page, and calls do with each object. Of a list that cannot be read to its end nothing may be used. The error has what is
-// listed in front, unless that is "".
-func Each[L PageOf, T any](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), do func(*T)) error {
-	options := metav1.ListOptions{Limit: Page}
-	for {
+// All reads a list page by page, what the options choose of it if there are any. Of a list that cannot be read to its
+// end nothing may be used. The error has what is listed in front, unless that is "".
+func All[T any, L PageOf](
+	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), choosing ...metav1.ListOptions,
+) (all []*T, err error) {
+	var options metav1.ListOptions
+	if len(choosing) > 0 {
+		options = choosing[0]
+	}
+	for options.Limit = Page; ; {
 		page, err := list(ctx, options)
 		if err == nil {
 			err = apimeta.EachListItem(page, func(object runtime.Object) error {
-				do(any(object).(*T)) // the items of a list of Nodes are Nodes
+				all = append(all, any(object).(*T)) // the items of a list of Nodes are Nodes
 				return nil
 			})
 		}
 		switch {
 		case err != nil && what != "":
-			return fmt.Errorf("listing %s: %w", what, err)
+			return nil, fmt.Errorf("listing %s: %w", what, err)
 		case err != nil:
-			return err
+			return nil, err
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
+			return all, nil
 		}
 	}
 }
@@ -232,12 +240,12 @@ func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
 }
 
 // SideOf is what became of a side that could not be read, in one line; a side that was read if nothing went wrong.
-func SideOf(err error) explain.Side {
+func SideOf(err error) finding.Side {
 	if err == nil {
-		return explain.Side{}
+		return finding.Side{}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return explain.Side{Problem: "no response in time"}
+		return finding.Side{Problem: "no response in time"}
 	}
-	return explain.Side{Problem: OneLine(err)}
+	return finding.Side{Problem: OneLine(err)}
 }

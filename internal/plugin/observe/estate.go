@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
@@ -135,7 +136,7 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 		}
 		out = append(out, s)
 	}
-	alone := map[string]agreement.Finding{}
+	alone := map[string]finding.Verdict{}
 	for _, s := range r.Snapshots {
 		alone[s.ID] = s.Finding
 	}
@@ -158,8 +159,8 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 }
 
 // stateOfFinding is what a finding about something without an owner means.
-func stateOfFinding(f agreement.Finding) (state estate.State, why, next string) {
-	switch f.Verdict {
+func stateOfFinding(f finding.Verdict) (state estate.State, why, next string) {
+	switch f.State {
 	case agreement.Disagree:
 		return estate.Unreferenced, f.What, ""
 	case agreement.Settling:

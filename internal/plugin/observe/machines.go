@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -155,7 +156,7 @@ func ReadCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
 	}
 	snapshot, err := snapshotOf(ctx, c, config)
 	if err != nil {
-		return agreement.Calico{OnNodes: out.OnNodes, Side: agreement.Side{Problem: OneLine(err)}}, nil
+		return agreement.Calico{OnNodes: out.OnNodes, Side: finding.Side{Problem: OneLine(err)}}, nil
 	}
 	for _, n := range snapshot.Nodes {
 		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: kubernetesName(n), Host: n.Implied})
@@ -200,7 +201,7 @@ func snapshotOf(ctx context.Context, c *Cluster, config calico.Config) (calico.S
 func Droplets(ctx context.Context, c *Cluster, nodes []corev1.Node, now clock.PassiveClock) (agreement.Cloud, error) {
 	client, notAsked, err := CloudClient(now)
 	if err != nil || client == nil {
-		return agreement.Cloud{Side: agreement.Side{NotAsked: notAsked}}, err
+		return agreement.Cloud{Side: finding.Side{NotAsked: notAsked}}, err
 	}
 	w := instance.World{Answers: map[int]instance.Answer{}}
 	for i := range nodes {
@@ -209,7 +210,7 @@ func Droplets(ctx context.Context, c *Cluster, nodes []corev1.Node, now clock.Pa
 	attached := c.attachedBefore(ctx)
 	list, err := ask(ctx, c, client, &w, now)
 	if err != nil {
-		return agreement.Cloud{Side: agreement.Side{Problem: OneLine(err)}}, nil
+		return agreement.Cloud{Side: finding.Side{Problem: OneLine(err)}}, nil
 	}
 	out := judged(w, list)
 	out.Volumes = attached.beside(ctx, nodes, list)

@@ -13,13 +13,14 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
 // nodeVolumes is what Kubernetes has attached to machines. It is read around DigitalOcean's droplets, so that what changes meanwhile is known.
 type nodeVolumes struct {
 	cluster *Cluster
-	side    agreement.Side
+	side    finding.Side
 	// limits are how many volumes each Node can have, by its name, for those that have the driver.
 	limits map[string]int
 	// ids are the volumes' IDs by the PersistentVolumes' names.
@@ -55,13 +56,14 @@ func (v *nodeVolumes) read(ctx context.Context) error {
 			v.limits[node] = int(*driver.Allocatable.Count)
 		}
 	}
-	err = Each(ctx, "PersistentVolumes", v.cluster.Typed.CoreV1().PersistentVolumes().List, func(pv *corev1.PersistentVolume) {
+	kept, err := All[corev1.PersistentVolume](ctx, "PersistentVolumes", v.cluster.Typed.CoreV1().PersistentVolumes().List)
+	if err != nil {
+		return err
+	}
+	for _, pv := range kept {
 		if p, ours := volumeOf(pv); ours {
 			v.ids[p.Name] = p.ID
 		}
-	})
-	if err != nil {
-		return err
 	}
 	v.before, err = v.cluster.attachments(ctx, nil)
 	return err
@@ -71,7 +73,7 @@ func (v *nodeVolumes) read(ctx context.Context) error {
 func (v *nodeVolumes) beside(ctx context.Context, nodes []corev1.Node, droplets []instance.Droplet) agreement.Volumes {
 	out := agreement.Volumes{Side: v.side, Names: map[string]string{}}
 	var after []volumes.Attachment
-	if v.side == (agreement.Side{}) {
+	if v.side == (finding.Side{}) {
 		var err error
 		if after, err = v.cluster.attachments(ctx, nil); err != nil {
 			out.Problem = OneLine(err)
@@ -126,12 +128,13 @@ func (v *nodeVolumes) id(name string) string { return cmp.Or(v.ids[name], name) 
 // Registered is what the CSINodes have of the driver, by the names of Nodes.
 func (c *Cluster) Registered(ctx context.Context) (map[string]storagev1.CSINodeDriver, error) {
 	out := map[string]storagev1.CSINodeDriver{}
-	err := Each(ctx, "CSINodes", c.Typed.StorageV1().CSINodes().List, func(n *storagev1.CSINode) {
+	all, err := All[storagev1.CSINode](ctx, "CSINodes", c.Typed.StorageV1().CSINodes().List)
+	for _, n := range all {
 		for _, d := range n.Spec.Drivers {
 			if d.Name == volumes.Driver {
 				out[n.Name] = d
 			}
 		}
-	})
+	}
 	return out, err
 }

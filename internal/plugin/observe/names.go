@@ -8,47 +8,58 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// Names completes names by a list of those of a namespace; an object whose name is "" is passed over, and whatever goes wrong completes to nothing.
-func Names[T any](ctx context.Context, env *Env, list func(context.Context, *Cluster, string) ([]T, error), name func(*T) string) []string {
-	ctx, cancel := context.WithTimeout(ctx, CompletionTime)
-	defer cancel()
+// Completing is the cluster and the namespace whose names a shell completes, nil if they are not known. done ends the
+// reading.
+func Completing(ctx context.Context, env *Env) (bounded context.Context, c *Cluster, namespace string, done func()) {
+	bounded, done = context.WithTimeout(ctx, CompletionTime)
 	c, namespace, err := env.InNamespace()
 	if err != nil {
-		return nil
+		c = nil
 	}
-	items, err := list(ctx, c, namespace)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range items {
-		if n := name(&items[i]); n != "" {
-			names = append(names, n)
-		}
+	return bounded, c, namespace, done
+}
+
+// named is a pointer to an object.
+type named[T any] interface {
+	*T
+	GetName() string
+}
+
+// NamesOf are the names of objects.
+func NamesOf[T any, P named[T]](objects []T) (names []string) {
+	for i := range objects {
+		names = append(names, P(&objects[i]).GetName())
 	}
 	return names
 }
 
-// NodeNames completes names of Nodes.
+// NodeNames completes names of Nodes; whatever goes wrong completes to nothing, here as in the others.
 func NodeNames(ctx context.Context, env *Env) []string {
-	list := func(ctx context.Context, c *Cluster, _ string) ([]corev1.Node, error) { return c.Nodes(ctx) }
-	return Names(ctx, env, list, func(n *corev1.Node) string { return n.Name })
+	ctx, c, _, done := Completing(ctx, env)
+	defer done()
+	if c == nil {
+		return nil
+	}
+	nodes, _ := c.Nodes(ctx)
+	return NamesOf(nodes)
 }
 
 // TopologyNames completes names of RouteReflectorTopologies.
-func TopologyNames(ctx context.Context, env *Env) []string {
-	return Names(ctx, env, ListTopologies, func(t *v1alpha1.RouteReflectorTopology) string { return t.Name })
-}
+func TopologyNames(ctx context.Context, env *Env) []string { return NamesOf(ListTopologies(ctx, env)) }
 
-// ListTopologies lists them for [Names].
-func ListTopologies(ctx context.Context, c *Cluster, _ string) ([]v1alpha1.RouteReflectorTopology, error) {
-	list, _, err := c.Topologies(ctx)
-	return list, err
+// ListTopologies lists them for a shell that completes names.
+func ListTopologies(ctx context.Context, env *Env) []v1alpha1.RouteReflectorTopology {
+	ctx, c, _, done := Completing(ctx, env)
+	defer done()
+	if c == nil {
+		return nil
+	}
+	list, _, _ := c.Topologies(ctx)
+	return list
 }
 
 // Unnamed completes by names what is not among the arguments yet.

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // NodeSyncSource is where the commands of calico-node-sync read for a person: commands.Source. Calico's data is in the kubernetes datastore unless --datastore-type
@@ -49,7 +50,7 @@ func (s NodeSyncSource) Cluster() (*rest.Config, error) {
 }
 
 // Datastore implements commands.Source.
-func (s NodeSyncSource) Datastore(kind string) (calico.Config, error) {
+func (s NodeSyncSource) Datastore(ctx context.Context, kind string) (calico.Config, error) {
 	config, err := Datastore(kind)
 	if err != nil || config.Kind != calico.Kubernetes {
 		return config, err
@@ -58,7 +59,7 @@ func (s NodeSyncSource) Datastore(kind string) (calico.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if _, err := c.Typed.Discovery().ServerResourcesForGroupVersion(CalicoKinds); apierrors.IsNotFound(err) {
+	if _, err := c.Typed.Discovery().ServerResourcesForGroupVersionWithContext(ctx, CalicoKinds); apierrors.IsNotFound(err) {
 		return config, fmt.Errorf("%w; if Calico keeps its data in etcd, set ETCD_ENDPOINTS", ErrNoCalico)
 	}
 	return config, nil
@@ -95,17 +96,14 @@ func PreviewNodeSync(ctx context.Context, c *Cluster, limits nodesync.Config) ex
 // StateNamespace is the first of Mooring's namespaces in which a calico-node-sync keeps its memory, "" if none has one: then none runs. There is an error if
 // that could not be read somewhere, and none was found elsewhere. A ConfigMap of that name in another namespace is anybody's.
 func (c *Cluster) StateNamespace(ctx context.Context) (string, error) {
-	var unread error
-	for _, namespace := range c.Namespaces {
-		_, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			return namespace, nil
-		case !apierrors.IsNotFound(err):
-			unread = cmp.Or(unread, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, nodesynccontroller.StateName, err))
-		}
+	objects, unread := c.stateObjects(ctx)
+	switch {
+	case len(objects) > 0:
+		return objects[0].Namespace, nil
+	case len(unread) > 0:
+		return "", errors.New(unread[0])
 	}
-	return "", unread
+	return "", nil
 }
 
 // leaseFresh is for how long after the last renewal of its Lease a calico-node-sync counts as leading: longer than any lease, since this machine's clock is
@@ -131,12 +129,12 @@ func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.Pass
 	for i := range w.Nodes {
 		known[w.Nodes[i].Name] = true
 	}
-	if w.Calico.Side != (agreement.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) ||
+	if w.Calico.Side != (finding.Side{}) || !slices.ContainsFunc(w.Calico.Nodes, func(n agreement.CalicoNode) bool { return !known[cmp.Or(n.Kubernetes, n.Name)] }) ||
 		!c.nodeSyncLeads(ctx, c.ServerTime(now.Now())) {
 		return nil
 	}
 	preview := PreviewNodeSync(ctx, c, nodesync.DefaultConfig())
-	if preview.Memory == "" || preview.Side != (explain.Side{}) {
+	if preview.Memory == "" || preview.Side != (finding.Side{}) {
 		return nil
 	}
 	var out []agreement.CleanUp

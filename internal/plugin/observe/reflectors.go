@@ -149,17 +149,16 @@ func countedPods(ctx context.Context, c *Cluster, topologies []v1alpha1.RouteRef
 	ended := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)
-	list := func(ctx context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-		o.FieldSelector = ended.String()
-		return c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+	pods, err := All[corev1.Pod](
+		ctx, "pods", c.Typed.CoreV1().Pods(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: ended.String()},
+	)
+	if err != nil {
+		return nil, SideOf(err).Problem
 	}
-	err := Each(ctx, "pods", list, func(p *corev1.Pod) {
+	for _, p := range pods {
 		if routereflector.IsWorkload(p) {
 			counts[p.Spec.NodeName]++
 		}
-	})
-	if err != nil {
-		return nil, SideOf(err).Problem
 	}
 	return counts, ""
 }

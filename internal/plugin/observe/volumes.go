@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
@@ -43,7 +43,7 @@ func Volumes(ctx context.Context, c *Cluster, now clock.PassiveClock) (volumes.W
 	if client == nil {
 		w.Cloud.NotAsked = notAsked
 	} else if err := volumesOfCloud(ctx, c, client, &w); err != nil {
-		w.Cloud = volumes.Cloud{Side: agreement.Side{Problem: OneLine(err)}}
+		w.Cloud = volumes.Cloud{Side: finding.Side{Problem: OneLine(err)}}
 	} else {
 		names := map[string]bool{}
 		for _, v := range w.Volumes {
@@ -73,14 +73,15 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 		return w, err
 	}
 	names, claims := map[string]bool{}, map[string]bool{}
-	err = Each(ctx, "PersistentVolumes", c.Typed.CoreV1().PersistentVolumes().List, func(pv *corev1.PersistentVolume) {
+	kept, err := All[corev1.PersistentVolume](ctx, "PersistentVolumes", c.Typed.CoreV1().PersistentVolumes().List)
+	if err != nil {
+		return w, err
+	}
+	for _, pv := range kept {
 		if v, ours := volumeOf(pv); ours {
 			w.Volumes = append(w.Volumes, v)
 			names[v.Name] = true
 		}
-	})
-	if err != nil {
-		return w, err
 	}
 	if err := c.claims(ctx, &w, names, classes, claims); err != nil {
 		return w, err
@@ -88,13 +89,14 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	if len(claims) == 0 {
 		return w, c.machinesOfVolumes(ctx, &w, names) // no Pod uses any
 	}
-	err = Each(ctx, "Pods", c.Typed.CoreV1().Pods("").List, func(pod *corev1.Pod) {
+	pods, err := All[corev1.Pod](ctx, "Pods", c.Typed.CoreV1().Pods("").List)
+	if err != nil {
+		return w, err
+	}
+	for _, pod := range pods {
 		if p, uses := podOf(pod, claims); uses {
 			w.Pods = append(w.Pods, p)
 		}
-	})
-	if err != nil {
-		return w, err
 	}
 	return w, c.machinesOfVolumes(ctx, &w, names)
 }
@@ -102,7 +104,10 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 // claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
 // namespace/name.
 func (c *Cluster) claims(ctx context.Context, w *volumes.World, names map[string]bool, classes map[string]storagev1.VolumeBindingMode, into map[string]bool) error {
-	return Each(ctx, "PersistentVolumeClaims", c.Typed.CoreV1().PersistentVolumeClaims("").List, func(p *corev1.PersistentVolumeClaim) {
+	all, err := All[corev1.PersistentVolumeClaim](
+		ctx, "PersistentVolumeClaims", c.Typed.CoreV1().PersistentVolumeClaims("").List,
+	)
+	for _, p := range all {
 		var mode storagev1.VolumeBindingMode
 		if p.Spec.StorageClassName != nil {
 			mode = classes[*p.Spec.StorageClassName]
@@ -111,7 +116,7 @@ func (c *Cluster) claims(ctx context.Context, w *volumes.World, names map[string
 		lost := p.Status.Phase == corev1.ClaimLost
 		waits := p.Spec.VolumeName == "" && ofClass
 		if !names[p.Spec.VolumeName] && !waits && !(lost && (ofClass || p.Annotations[ProvisionerAnnotation] == volumes.Driver)) {
-			return
+			continue
 		}
 		claim := volumes.Claim{
 			Name: p.Namespace + "/" + p.Name, UID: string(p.UID), Volume: p.Spec.VolumeName, GiB: gib(p.Spec.Resources.Requests), Created: p.CreationTimestamp.Time,
@@ -119,16 +124,18 @@ func (c *Cluster) claims(ctx context.Context, w *volumes.World, names map[string
 		}
 		into[claim.Name] = true
 		w.Claims = append(w.Claims, claim)
-	})
+	}
+	return err
 }
 
 // attachments reads the VolumeAttachments of volumes of those names; nil means of all.
 func (c *Cluster) attachments(ctx context.Context, names map[string]bool) (out []volumes.Attachment, err error) {
-	err = Each(ctx, "VolumeAttachments", c.Typed.StorageV1().VolumeAttachments().List, func(v *storagev1.VolumeAttachment) {
+	all, err := All[storagev1.VolumeAttachment](ctx, "VolumeAttachments", c.Typed.StorageV1().VolumeAttachments().List)
+	for _, v := range all {
 		if a, ours := attachmentOf(v); ours && (names == nil || names[a.Volume]) {
 			out = append(out, a)
 		}
-	})
+	}
 	return out, err
 }
 
@@ -156,14 +163,15 @@ func (c *Cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names
 // classesOfDriver are the names of the driver's classes, each with when it makes volumes.
 func (c *Cluster) classesOfDriver(ctx context.Context) (map[string]storagev1.VolumeBindingMode, error) {
 	names := map[string]storagev1.VolumeBindingMode{}
-	err := Each(ctx, "StorageClasses", c.Typed.StorageV1().StorageClasses().List, func(class *storagev1.StorageClass) {
+	all, err := All[storagev1.StorageClass](ctx, "StorageClasses", c.Typed.StorageV1().StorageClasses().List)
+	for _, class := range all {
 		if class.Provisioner == volumes.Driver {
 			names[class.Name] = storagev1.VolumeBindingImmediate // which an API server fills in
 			if class.VolumeBindingMode != nil {
 				names[class.Name] = *class.VolumeBindingMode
 			}
 		}
-	})
+	}
 	return names, err
 }
 
@@ -223,15 +231,16 @@ func attachmentOf(a *storagev1.VolumeAttachment) (out volumes.Attachment, ours b
 }
 
 // snapshotContents reads VolumeSnapshotContents, a kind that not all clusters have.
-func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, side agreement.Side) {
+func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, side finding.Side) {
 	resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"}
-	err := Each(ctx, "VolumeSnapshotContents", c.Dynamic.Resource(resource).List, func(u *unstructured.Unstructured) {
+	all, err := All[unstructured.Unstructured](ctx, "VolumeSnapshotContents", c.Dynamic.Resource(resource).List)
+	for _, u := range all {
 		text := func(fields ...string) string {
 			s, _, _ := unstructured.NestedString(u.Object, fields...) // what is of another form is not there
 			return s
 		}
 		if text("spec", "driver") != volumes.Driver {
-			return
+			continue
 		}
 		content := volumes.Content{Name: u.GetName(), Handle: text("status", "snapshotHandle"), Volume: text("spec", "source", "volumeHandle")}
 		content.Created = u.GetCreationTimestamp().Time
@@ -240,12 +249,12 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 		}
 		content.Snapshot = text("spec", "volumeSnapshotRef", "namespace") + "/" + text("spec", "volumeSnapshotRef", "name")
 		out = append(out, content)
-	})
+	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, agreement.Side{NotAsked: "there is no kind VolumeSnapshotContent"}
+		return nil, finding.Side{NotAsked: "there is no kind VolumeSnapshotContent"}
 	case err != nil:
-		return nil, agreement.Side{Problem: SideOf(err).Problem}
+		return nil, finding.Side{Problem: SideOf(err).Problem}
 	}
 	return out, side
 }

@@ -6,6 +6,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,31 +17,33 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 // Waiting reads what waits: what the command, status and the page show. Nothing is called settled that was not read.
 func (c *Cluster) Waiting(ctx context.Context, now time.Time) waiting.List {
-	var is waiting.List
+	is := waiting.List{Waits: []finding.Verdict{}}
 	states, unread := c.NodeStates(ctx)
 	is.Unread = unread
 	for _, s := range states {
 		if s.Waits.Hash != "" {
-			is.Nodes = append(is.Nodes, s.Awaiting(now))
+			is.Waits = append(is.Waits, s.Awaiting(now))
 		}
 	}
 	if off, err := c.MachinesOff(ctx); err != nil {
 		is.Unread = append(is.Unread, SideOf(err).Problem)
 	} else if off.Record.Awaiting.Hash != "" {
-		is.Machines = append(is.Machines, waiting.MachinesOff(off.Record, off.confirmation, now))
+		is.Waits = append(is.Waits, waiting.MachinesOff(off.Record, off.confirmation, now))
 	}
 	topologies, _, err := c.Topologies(ctx)
 	if err != nil {
 		is.Unread = append(is.Unread, SideOf(err).Problem)
 	}
 	for i := range topologies {
-		if t, waits := waiting.TopologyOf(&topologies[i]); waits {
-			is.Topologies = append(is.Topologies, t)
+		if a, waits := routereflector.Awaits(&topologies[i]); waits {
+			is.Waits = append(is.Waits, waiting.Topology(topologies[i].Name, a))
 		}
 	}
 	return is
@@ -57,15 +60,8 @@ type NodeState struct {
 
 // NodeStates reads what each calico-node-sync has saved in Mooring's namespaces. A ConfigMap of that name elsewhere is anybody's (ADR 16).
 func (c *Cluster) NodeStates(ctx context.Context) (states []NodeState, unread []string) {
-	for _, namespace := range c.Namespaces {
-		object, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, nodesynccontroller.StateName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			unread = append(unread, SideOf(fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, nodesynccontroller.StateName, err)).Problem)
-			continue
-		}
+	objects, unread := c.stateObjects(ctx)
+	for _, object := range objects {
 		memory, confirmation, err := nodesynccontroller.Recorded(object)
 		if err != nil {
 			unread = append(unread, err.Error())
@@ -79,9 +75,38 @@ func (c *Cluster) NodeStates(ctx context.Context) (states []NodeState, unread []
 	return states, unread
 }
 
+// stateObjects are the ConfigMaps in which each calico-node-sync keeps its memory, in the order of Mooring's
+// namespaces. One request lists them by their name; who may not list in all namespaces reads each by itself.
+func (c *Cluster) stateObjects(ctx context.Context) (objects []*corev1.ConfigMap, unread []string) {
+	const name = nodesynccontroller.StateName
+	read := func(namespace string) (*corev1.ConfigMap, error) {
+		return c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	byName := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	if all, err := c.Typed.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, byName); err == nil {
+		read = func(namespace string) (*corev1.ConfigMap, error) {
+			at := slices.IndexFunc(all.Items, func(m corev1.ConfigMap) bool { return m.Namespace == namespace })
+			if at < 0 {
+				return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
+			}
+			return &all.Items[at], nil
+		}
+	}
+	for _, namespace := range c.Namespaces {
+		object, err := read(namespace)
+		switch {
+		case err == nil:
+			objects = append(objects, object)
+		case !apierrors.IsNotFound(err):
+			unread = append(unread, SideOf(fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)).Problem)
+		}
+	}
+	return objects, unread
+}
+
 // Awaiting is what it waits for, with the confirmation that somebody has given.
-func (s NodeState) Awaiting(now time.Time) waiting.Nodes {
-	return waiting.NodesIn(s.Object.Namespace, s.Waits, s.SavedAt, s.confirmation, now)
+func (s NodeState) Awaiting(now time.Time) finding.Verdict {
+	return waiting.Nodes(s.Object.Namespace, s.Waits, s.SavedAt, s.confirmation, now)
 }
 
 // OffRecord is what digitalocean-cloud-controller-manager has recorded of machines that are off. Lease is nil if there is no record.

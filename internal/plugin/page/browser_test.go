@@ -306,7 +306,7 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 		answered(t, p, func() { _ = p.Eval(`document.querySelector("#refresh").dispatchEvent(new Event("click"))`, nil) })
 	}
 	s.set(func(s *source) {
-		s.world.Machines[0].Verdict, s.world.Machines[0].Findings = agreement.Down, []agreement.Finding{{Verdict: agreement.Down, What: "it was changed"}}
+		s.world.Machines[0].Verdict, s.world.Machines[0].Findings = agreement.Down, []finding.Verdict{{State: agreement.Down, What: "it was changed"}}
 	})
 	step()
 	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
@@ -355,14 +355,14 @@ func testHostile(t *testing.T, browser *chromium.Browser) {
 		Cluster: evil, Zones: map[string]string{evil: evil}, Notes: []string{evil}, TopologyProblem: evil, BalancerProblem: evil, TenantProblem: evil, JournalProblems: []string{evil},
 		Machines: []agreement.Row{{
 			Machine: evil, HasNode: true, Droplet: evil, Node: evil, CalicoNode: evil, Reflector: evil, Verdict: agreement.Disagree,
-			Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: evil, Next: evil}},
+			Findings: []finding.Verdict{{State: agreement.Disagree, What: evil, Next: evil}},
 		}},
 		Topologies: []topology.Map{{Name: evil, Phase: evil, WaitingFor: evil, Groups: []topology.Group{{
 			Name: evil, Reflectors: []topology.Reflector{{Node: evil, Zone: evil, Role: evil}}, Zones: []topology.Zone{{Name: evil, Clients: []string{evil}}},
 		}}}},
 		Balancers: []ui.Balancer{{Namespace: evil, Name: evil, ID: evil, Class: evil, Addresses: []string{evil}, Ports: []ui.Port{{Protocol: evil, Port: 1}}}},
 		Tenants:   []ui.Tenant{{Name: evil, Ready: "False", Reason: evil, Message: evil, Proxies: evil, Counted: true, Usage: []ui.Usage{{What: evil, Used: 1, Limit: 2}}}},
-		Waits:     []ui.Wait{{What: evil, Why: evil, Old: evil, Command: evil, Refused: evil}}, WaitProblem: evil, CheckedAt: time.Now(),
+		Waits:     []finding.Verdict{{State: finding.Held, What: evil, On: evil, Why: evil, Stale: evil, Next: evil, Answer: evil}}, WaitProblem: evil, CheckedAt: time.Now(),
 		Findings: []finding.Finding{{Check: evil, Severity: finding.Problem, What: evil, Why: evil, Do: evil}},
 		Entries:  []ui.Entry{{Component: evil, About: evil, Reason: evil, Text: evil, Times: 2}},
 	}

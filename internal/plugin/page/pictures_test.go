@@ -42,8 +42,8 @@ func inHealth(machines int) ui.World {
 	}
 	w.Entries = slices.DeleteFunc(w.Entries, func(e ui.Entry) bool { return e.Warning })
 	w.Components = []ui.Component{
-		{Name: "calico-node-sync", Where: "mooring-system/deployment/calico-node-sync", Version: "v0.1.0", Ready: "2/2", Leader: "calico-node-sync-7d9f-x", Renewed: w.ReadAt},
-		{Name: "digitalocean-cloud-controller-manager", Where: "kube-system/deployment/digitalocean-cloud-controller-manager", Version: "v0.1.0", Ready: "2/2", Leader: "cloud-5c4b-y", Renewed: w.ReadAt},
+		{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "calico-node-sync-7d9f-x", Renewed: new(w.ReadAt)},
+		{Name: "digitalocean-cloud-controller-manager", Namespace: "kube-system", Workload: "deployment/digitalocean-cloud-controller-manager", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "cloud-5c4b-y", Renewed: new(w.ReadAt)},
 	}
 	return w
 }
@@ -52,13 +52,13 @@ func inHealth(machines int) ui.World {
 func inTrouble(machines int) ui.World {
 	w, well := worldOf(machines), inHealth(machines)
 	w.Components = well.Components
-	w.Components[0].Ready, w.Components[0].Problem = "0/2", "no pod of 2 pods is ready"
+	w.Components[0].Ready, w.Components[0].Problem = 0, "no pod of 2 pods is ready"
 	since := w.ReadAt.Add(-3 * time.Minute)
 	off := &w.Machines[0]
 	off.Verdict, off.Node, off.Droplet = agreement.Down, "NotReady", off.Droplet+", off"
-	off.Findings = []agreement.Finding{{Verdict: agreement.Down, What: "droplet 4000 is switched off", Since: &since, Next: "switch the droplet on, or delete it: its Node is then deleted"}}
-	w.Machines[2].Verdict, w.Machines[2].Findings = agreement.Settling, []agreement.Finding{{
-		Verdict: agreement.Settling, What: "the Node has just joined and is not Ready yet", Next: "its kubelet reports Ready when the network is available",
+	off.Findings = []finding.Verdict{{State: agreement.Down, What: "droplet 4000 is switched off", Since: &since, Next: "switch the droplet on, or delete it: its Node is then deleted"}}
+	w.Machines[2].Verdict, w.Machines[2].Findings = agreement.Settling, []finding.Verdict{{
+		State: agreement.Settling, What: "the Node has just joined and is not Ready yet", Next: "its kubelet reports Ready when the network is available",
 	}}
 	reflector := &w.Topologies[0].Groups[0].Reflectors[0]
 	reflector.Node, reflector.NotReady, reflector.Established = off.Machine, true, 0

@@ -42,9 +42,9 @@ func worldOf(machines int) ui.World {
 		case i%(16*rare) == 1:
 			since := now.Add(-time.Duration(i+3) * time.Minute)
 			r.Verdict, r.Droplet, r.Node = agreement.Disagree, r.Droplet+", gone", "NotReady"
-			r.Findings = []agreement.Finding{{Verdict: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node still exists", Since: &since}}
+			r.Findings = []finding.Verdict{{State: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node still exists", Since: &since}}
 		case i%(25*rare) == 3:
-			r.Verdict, r.Findings = agreement.Unknown, []agreement.Finding{{Verdict: agreement.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
+			r.Verdict, r.Findings = agreement.Unknown, []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
 		}
 		w.Machines, w.Zones[name] = append(w.Machines, r), zone
 		if groups[zone] == nil {
@@ -54,7 +54,7 @@ func worldOf(machines int) ui.World {
 	}
 	w.Machines = append(w.Machines, agreement.Row{
 		Machine: "left-behind", Droplet: "none", Node: "none", CalicoNode: "left-behind", Reflector: "none", Verdict: agreement.Disagree,
-		Findings: []agreement.Finding{{Verdict: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node"}},
+		Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node"}},
 	})
 	g := topology.Group{ClusterID: "244.0.0.1", Clients: machines, Reflectors: []topology.Reflector{
 		{Node: "reflector-1", Zone: "fra1-a", Role: "Reflector", Expected: machines, Established: machines},
@@ -72,9 +72,9 @@ func worldOf(machines int) ui.World {
 
 // lists fills in the tables.
 func lists(w *ui.World, n int, now time.Time) {
-	w.Waits = []ui.Wait{{
-		What: "3 machines are held back by the gate MassGuard of calico-node-sync: gone-1, gone-2, gone-3", Why: "3 machines are gone at once, at most 2 pass", Reported: now,
-		Command: "kubectl mooring confirm nodes 3f2a9c01d4be",
+	w.Waits = []finding.Verdict{{
+		What: "3 machines are held back by the gate MassGuard of calico-node-sync: gone-1, gone-2, gone-3", Why: "3 machines are gone at once, at most 2 pass", ObservedAt: now,
+		State: finding.Held, Next: "kubectl mooring confirm nodes 3f2a9c01d4be",
 	}}
 	w.CheckedAt = now
 	w.Findings = []finding.Finding{
@@ -96,7 +96,7 @@ func lists(w *ui.World, n int, now time.Time) {
 			State: volumes.InUse, Verdict: agreement.Agree,
 		}
 		if i == 1 {
-			v.Verdict, v.Findings = agreement.Disagree, []agreement.Finding{{Verdict: agreement.Disagree, What: "its volume is gone: DigitalOcean answers 404 for its ID", Next: "restore it from a snapshot or a backup"}}
+			v.Verdict, v.Findings = agreement.Disagree, []finding.Verdict{{State: agreement.Disagree, What: "its volume is gone: DigitalOcean answers 404 for its ID", Next: "restore it from a snapshot or a backup"}}
 		}
 		w.Volumes.Volumes = append(w.Volumes.Volumes, v)
 		ten := ui.Tenant{

@@ -101,24 +101,19 @@ func ours(u *unstructured.Unstructured) bool {
 func (r *reporter) objects(
 	ctx context.Context, name string, kind schema.GroupVersionResource, namespace string, wanted func(*unstructured.Unstructured) bool,
 ) {
-	var found []unstructured.Unstructured
-	var err error
-	if namespace == "" {
-		found, _, err = r.cluster.List(ctx, kind)
-	} else {
+	list := r.cluster.Dynamic.Resource(kind).List
+	if namespace != "" {
 		name = namespace + "/" + name
-		var list *unstructured.UnstructuredList
-		if list, err = r.cluster.Dynamic.Resource(kind).Namespace(namespace).List(ctx, metav1.ListOptions{}); err == nil {
-			found = list.Items
-		}
+		list = r.cluster.Dynamic.Resource(kind).Namespace(namespace).List
 	}
+	found, err := observe.All[unstructured.Unstructured](ctx, "", list)
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.leftOut(name, err)
 	}
 	var text strings.Builder
-	for i := range found {
-		if wanted(&found[i]) {
-			text.WriteString("---\n" + document(&found[i]))
+	for _, object := range found {
+		if wanted(object) {
+			text.WriteString("---\n" + document(object))
 		}
 	}
 	r.add("objects/"+name+".yaml", text.String())

@@ -44,7 +44,7 @@ type result struct {
 	Machines   []agreement.Row `json:"machines"`
 	Components []ui.Component  `json:"components"`
 	// Waits is what waits for a person; Findings are the doctor's.
-	Waits    []ui.Wait         `json:"waits"`
+	Waits    []finding.Verdict `json:"waits"`
 	Findings []finding.Finding `json:"findings"`
 	Notes    []string          `json:"notes,omitempty"`
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
@@ -24,8 +25,8 @@ import (
 type Result struct {
 	Client buildinfo.Info `json:"client"`
 	// Kubernetes is the API server's version, Components are Mooring's programs in the cluster; both are empty with --client.
-	Kubernetes string             `json:"kubernetes,omitempty"`
-	Components []doctor.Component `json:"components,omitempty"`
+	Kubernetes string              `json:"kubernetes,omitempty"`
+	Components []finding.Component `json:"components,omitempty"`
 }
 
 // table is one row per program.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -111,7 +111,7 @@ func wide(report volumes.Report) screen.Table {
 
 // printable is a report without anything that a terminal would take for an order: names at DigitalOcean, and messages, are anybody's.
 func printable(r volumes.Report) volumes.Report {
-	finding := func(f agreement.Finding) agreement.Finding {
+	finding := func(f finding.Verdict) finding.Verdict {
 		f.What, f.Next = command.Printable(f.What), command.Printable(f.Next)
 		return f
 	}

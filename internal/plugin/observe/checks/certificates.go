@@ -60,7 +60,7 @@ type certificateLook struct {
 }
 
 func (l *certificateLook) unread(side string, err error) {
-	l.evidence.Unread = append(l.evidence.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
+	l.evidence.Unread = append(l.evidence.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
 }
 
 func (l *certificateLook) trusts(where string, bundle []byte) {
@@ -72,24 +72,32 @@ func (l *certificateLook) trusts(where string, bundle []byte) {
 // webhooks are those of admission.
 func (l *certificateLook) webhooks(ctx context.Context) {
 	api := l.cluster.Typed.AdmissionregistrationV1()
-	if err := observe.Each(ctx, "", api.ValidatingWebhookConfigurations().List, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	validating, err := observe.All[admissionregistrationv1.ValidatingWebhookConfiguration](
+		ctx, "", api.ValidatingWebhookConfigurations().List,
+	)
+	if err != nil {
+		l.unread("ValidatingWebhookConfigurations", err)
+	}
+	for _, c := range validating {
 		for _, w := range c.Webhooks {
 			l.trusts(fmt.Sprintf("ValidatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
 		}
-	}); err != nil {
-		l.unread("ValidatingWebhookConfigurations", err)
 	}
-	if err := observe.Each(ctx, "", api.MutatingWebhookConfigurations().List, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+	mutating, err := observe.All[admissionregistrationv1.MutatingWebhookConfiguration](
+		ctx, "", api.MutatingWebhookConfigurations().List,
+	)
+	if err != nil {
+		l.unread("MutatingWebhookConfigurations", err)
+	}
+	for _, c := range mutating {
 		for _, w := range c.Webhooks {
 			l.trusts(fmt.Sprintf("MutatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
 		}
-	}); err != nil {
-		l.unread("MutatingWebhookConfigurations", err)
 	}
 }
 
 // objects lists objects of a kind that this program has no types for, or that a cluster may not have; none if it has not.
-func (l *certificateLook) objects(ctx context.Context, kind string, resource schema.GroupVersionResource) []unstructured.Unstructured {
+func (l *certificateLook) objects(ctx context.Context, kind string, resource schema.GroupVersionResource) []*unstructured.Unstructured {
 	all, _, err := l.cluster.List(ctx, resource)
 	if err != nil {
 		l.unread(kind, err)
@@ -134,7 +142,8 @@ func (l *certificateLook) ends(name, what string, at *metav1.Time, lasts metav1.
 
 // configMaps are those that are known to hold authorities: tenants', the core's, and the API server's own.
 func (l *certificateLook) configMaps(ctx context.Context) {
-	for _, c := range doctor.CoreAuthorities(l.workloads(ctx)) {
+	ours, _ := l.workloads(ctx)
+	for _, c := range doctor.CoreAuthorities(ours) {
 		l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: c.Namespace, Name: c.Name})
 	}
 	l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: metav1.NamespaceSystem, Name: authenticationConfigMap})
@@ -166,36 +175,34 @@ func certificateKeys(m *corev1.ConfigMap) []string {
 }
 
 // tlsSecrets chooses Secrets of type kubernetes.io/tls.
-func tlsSecrets(options metav1.ListOptions) metav1.ListOptions {
-	options.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeTLS)).String()
-	return options
+func tlsSecrets() metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeTLS)).String()}
 }
 
 // secrets reads the public part of Secrets.
 func (l *certificateLook) secrets(ctx context.Context) {
-	var bundles []doctor.Bundle
-	list := func(ctx context.Context, o metav1.ListOptions) (*corev1.SecretList, error) {
-		return l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, tlsSecrets(o))
-	}
-	if err := observe.Each(ctx, "", list, func(s *corev1.Secret) {
-		bundles = append(bundles, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
-	}); err != nil {
+	all, err := observe.All[corev1.Secret](
+		ctx, "", l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List, tlsSecrets(),
+	)
+	if err != nil {
 		l.unread("Secrets", err)
-		return
 	}
-	l.evidence.Bundles = append(l.evidence.Bundles, bundles...)
+	for _, s := range all {
+		l.evidence.Bundles = append(l.evidence.Bundles, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
+	}
 }
 
 // count counts Secrets by their metadata alone.
 func (l *certificateLook) count(ctx context.Context) {
 	client, err := metadata.NewForConfig(l.cluster.Config)
 	if err == nil {
-		list := func(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			return client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, tlsSecrets(o))
-		}
-		err = observe.Each(ctx, "", list, func(*metav1.PartialObjectMetadata) { l.evidence.Closed++ })
+		var all []*metav1.PartialObjectMetadata
+		all, err = observe.All[metav1.PartialObjectMetadata](
+			ctx, "", client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List, tlsSecrets(),
+		)
+		l.evidence.Closed = len(all)
 	}
 	if err != nil {
-		l.evidence.Closed, l.evidence.ClosedProblem = 0, observe.OneLine(err)
+		l.evidence.ClosedProblem = observe.OneLine(err)
 	}
 }

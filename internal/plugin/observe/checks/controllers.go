@@ -4,10 +4,8 @@
 package checks
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,18 +22,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
-// Examination is one look at a cluster by one or more doctors, which share what they read.
+// Examination is one look at a cluster by one or more doctors. With a context of [observe.Once] they share what they
+// read.
 type Examination struct {
 	cluster *observe.Cluster
 	clock   clock.PassiveClock
 	// Secrets says that certificates in Secrets are read.
 	Secrets bool
-	// listings are the workloads in Mooring's namespaces, and elsewhere those of other namespaces that look like some of
-	// ours; controllers is what else was read of who does which work. All are nil until they were read.
-	listings     []doctor.Listing
-	statefulSets []doctor.Listing
-	elsewhere    []doctor.Workload
-	controllers  *doctor.ControllerEvidence
 }
 
 // New returns one that has read nothing yet.
@@ -50,35 +43,26 @@ func lookAtControllers(ctx context.Context, x *Examination) []finding.Finding {
 
 // ControllerEvidence reads who does which work.
 func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEvidence {
-	if x.controllers != nil {
-		return *x.controllers
-	}
-	e := doctor.ControllerEvidence{Workloads: x.withStatefulSets(ctx), Namespaces: x.cluster.Namespaces}
-	e.Elsewhere = x.elsewhere
-	err := observe.Each(ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List, func(l *coordinationv1.Lease) {
-		e.Leases = append(e.Leases, observe.LeaseOf(l))
-	})
+	e := doctor.ControllerEvidence{Namespaces: x.cluster.Namespaces}
+	e.Workloads, e.Elsewhere = x.workloads(ctx)
+	leases, err := observe.All[coordinationv1.Lease](
+		ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List,
+	)
 	if err != nil {
-		e.Leases, e.LeaseProblem = nil, observe.OneLine(err)
+		e.LeaseProblem = observe.OneLine(err)
+	}
+	for _, l := range leases {
+		e.Leases = append(e.Leases, observe.LeaseOf(l))
 	}
 	e.Now = x.cluster.ServerTime(x.clock.Now())
 	e.Traces = x.traces(ctx, &e)
-	x.controllers = &e
 	return e
 }
 
 // Unkept is why what a component reports of its objects may be old, "" while one works.
-func Unkept(ctx context.Context, x *Examination, component string) string {
-	e := ControllerEvidence(ctx, x)
-	var all []finding.Keeper
-	for _, c := range doctor.Components(e) {
-		k := finding.Keeper{Name: c.Name, Problem: cmp.Or(c.Problem, c.Unread)}
-		if c.Renewed != nil {
-			k.Seen = *c.Renewed
-		}
-		all = append(all, k)
-	}
-	return finding.Unkept(all, component, e.Unread(), e.Now)
+func Unkept(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, component string) string {
+	e := ControllerEvidence(ctx, New(c, now))
+	return finding.Unkept(doctor.Components(e), component, e.Unread(), e.Now)
 }
 
 // traces are what shows that a component is meant to run, by the component's name: objects that it alone serves. What may
@@ -88,9 +72,8 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 	for kind, resource := range map[string]schema.GroupVersionResource{
 		doctor.Reflectors: v1alpha1.GroupVersion.WithResource("routereflectortopologies"), doctor.Storage: observe.EtcdStorages(),
 	} {
-		list, err := x.cluster.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-		if err == nil && len(list.Items) > 0 {
-			out[kind] = list.Items[0].GetKind() + " " + list.Items[0].GetName()
+		if list, _, err := x.cluster.List(ctx, resource); err == nil && len(list) > 0 {
+			out[kind] = list[0].GetKind() + " " + list[0].GetName()
 		}
 	}
 	if namespace, err := x.cluster.StateNamespace(ctx); err == nil && namespace != "" {
@@ -102,33 +85,21 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 		out[doctor.Driver] = "CSIDriver " + doctor.VolumeDriver
 	case !apierrors.IsNotFound(err):
 		problem := doctor.Listing{Kind: "CSIDriver " + doctor.VolumeDriver, Problem: observe.OneLine(err)}
-		e.Workloads = append(slices.Clone(e.Workloads), problem)
+		e.Workloads = append(e.Workloads, problem)
 	}
 	return out
 }
 
 // workloads reads what runs in Mooring's namespaces, and notes what runs elsewhere under a name of ours. Anybody who may
 // edit a namespace can make such a workload there (ADR 16).
-func (x *Examination) workloads(ctx context.Context) []doctor.Listing {
-	if x.listings == nil {
-		apps := x.cluster.Typed.AppsV1()
-		x.listings = []doctor.Listing{
-			listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf),
-			listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf),
-		}
-		x.elsewhere = append(x.elsewhere, doctor.Trust(x.listings, x.cluster.Namespaces)...)
+func (x *Examination) workloads(ctx context.Context) (ours []doctor.Listing, elsewhere []doctor.Workload) {
+	apps := x.cluster.Typed.AppsV1()
+	ours = []doctor.Listing{
+		listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf),
+		listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf),
+		listing(ctx, "StatefulSets", apps.StatefulSets(metav1.NamespaceAll).List, statefulSetOf), // the volume driver's controller
 	}
-	return x.listings
-}
-
-// withStatefulSets are the workloads and StatefulSets, as which the volume driver's controller runs.
-func (x *Examination) withStatefulSets(ctx context.Context) []doctor.Listing {
-	if x.statefulSets == nil {
-		list := x.cluster.Typed.AppsV1().StatefulSets(metav1.NamespaceAll).List
-		x.statefulSets = []doctor.Listing{listing(ctx, "StatefulSets", list, statefulSetOf)}
-		x.elsewhere = append(x.elsewhere, doctor.Trust(x.statefulSets, x.cluster.Namespaces)...)
-	}
-	return slices.Concat(x.workloads(ctx), x.statefulSets)
+	return ours, doctor.Trust(ours, x.cluster.Namespaces)
 }
 
 // listing reads the workloads of a kind.
@@ -136,8 +107,12 @@ func listing[L observe.PageOf, T any](
 	ctx context.Context, kind string, list func(context.Context, metav1.ListOptions) (L, error), of func(*T) doctor.Workload,
 ) doctor.Listing {
 	l := doctor.Listing{Kind: kind}
-	if err := observe.Each(ctx, "", list, func(object *T) { l.Workloads = append(l.Workloads, of(object)) }); err != nil {
-		l.Workloads, l.Problem = nil, observe.OneLine(err)
+	all, err := observe.All[T](ctx, "", list)
+	if err != nil {
+		l.Problem = observe.OneLine(err)
+	}
+	for _, object := range all {
+		l.Workloads = append(l.Workloads, of(object))
 	}
 	return l
 }

@@ -31,13 +31,19 @@ func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 		return estate.Judge(e.World).Findings()
 	case !errors.Is(err, observe.ErrNoToken):
 		return []finding.Finding{notLookedAt(estate.CheckEstate, "DigitalOcean", err)}
-	case doctor.RunsCloud(x.workloads(ctx)):
+	case x.runsCloud(ctx):
 		return []finding.Finding{{
 			Check: estate.CheckEstate, Severity: finding.Note, What: "what nothing refers to at DigitalOcean is not known: " + observe.OneLine(err),
 			Do: "set DO_ACCESS_TOKEN, and run `kubectl mooring estate`",
 		}}
 	}
 	return nil
+}
+
+// runsCloud reports whether the cloud component runs in the cluster.
+func (x *Examination) runsCloud(ctx context.Context) bool {
+	ours, _ := x.workloads(ctx)
+	return doctor.RunsCloud(ours)
 }
 
 // unjudged puts one note in the place of all that is unknown because no Deployment of the cloud component says which

@@ -52,9 +52,9 @@ func TestNodeSyncIsUnreadUntilItWasRead(t *testing.T) {
 	}
 	forbidding := func(objects ...runtime.Object) *fake.Clientset {
 		typed := fake.NewClientset(objects...)
-		typed.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		typed.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, nodesynccontroller.StateName, errors.New("no"))
-			return action.GetNamespace() == "kube-system", nil, err
+			return action.GetNamespace() == "kube-system" || action.Matches("list", "configmaps"), nil, err
 		})
 		return typed
 	}
@@ -91,6 +91,8 @@ func slow(t *testing.T, asked func()) *observe.Cluster {
 			_, _ = w.Write([]byte(`{"gitVersion":"v1.34.1"}`))
 		case "/apis/" + observe.CalicoKinds:
 			_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"` + observe.CalicoKinds + `","resources":[]}`))
+		case "/api/v1/configmaps":
+			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"` + nodesynccontroller.StateName + `","namespace":"mooring-system"}}]}`))
 		case "/api/v1/namespaces/mooring-system/configmaps/" + nodesynccontroller.StateName:
 			_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + nodesynccontroller.StateName + `","namespace":"mooring-system"}}`))
 		default:

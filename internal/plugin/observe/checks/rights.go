@@ -5,6 +5,7 @@ package checks
 
 import (
 	"context"
+	"errors"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,7 +26,8 @@ datastore, its journal, the variables of an upstream project.`
 
 // lookAtRights asks for every right of every component.
 func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
-	e := doctor.RightsEvidence{Workloads: x.withStatefulSets(ctx), Allowed: map[doctor.Question]bool{}}
+	e := doctor.RightsEvidence{Allowed: map[doctor.Question]bool{}}
+	e.Workloads, _ = x.workloads(ctx)
 	config := rest.CopyConfig(x.cluster.Config)
 	config.QPS = -1 // some hundred small questions; the API server has its own bounds
 	client, err := observe.Typed(config)
@@ -57,21 +59,12 @@ func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
 // grants are the roles of the cluster and their bindings, if all of them may be read.
 func (x *Examination) grants(ctx context.Context) (g doctor.Grants, all bool) {
 	rbac := x.cluster.Typed.RbacV1()
-	err := observe.Each(ctx, "", rbac.ClusterRoles().List, func(o *rbacv1.ClusterRole) { g.ClusterRoles = append(g.ClusterRoles, *o) })
-	if err == nil {
-		err = observe.Each(ctx, "", rbac.ClusterRoleBindings().List, func(o *rbacv1.ClusterRoleBinding) {
-			g.ClusterRoleBindings = append(g.ClusterRoleBindings, *o)
-		})
-	}
-	if err == nil {
-		err = observe.Each(ctx, "", rbac.Roles(metav1.NamespaceAll).List, func(o *rbacv1.Role) { g.Roles = append(g.Roles, *o) })
-	}
-	if err == nil {
-		err = observe.Each(ctx, "", rbac.RoleBindings(metav1.NamespaceAll).List, func(o *rbacv1.RoleBinding) {
-			g.RoleBindings = append(g.RoleBindings, *o)
-		})
-	}
-	return g, err == nil
+	var failed [4]error
+	g.ClusterRoles, failed[0] = observe.All[rbacv1.ClusterRole](ctx, "", rbac.ClusterRoles().List)
+	g.ClusterRoleBindings, failed[1] = observe.All[rbacv1.ClusterRoleBinding](ctx, "", rbac.ClusterRoleBindings().List)
+	g.Roles, failed[2] = observe.All[rbacv1.Role](ctx, "", rbac.Roles(metav1.NamespaceAll).List)
+	g.RoleBindings, failed[3] = observe.All[rbacv1.RoleBinding](ctx, "", rbac.RoleBindings(metav1.NamespaceAll).List)
+	return g, errors.Join(failed[:]...) == nil
 }
 
 // reviewOf asks about a service account.

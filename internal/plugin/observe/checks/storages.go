@@ -23,7 +23,7 @@ The conditions of EtcdStorages are read, as etcd-storage-operator wrote them las
 func lookAtStorages(ctx context.Context, x *Examination) []finding.Finding {
 	e := doctor.StorageEvidence{Now: x.cluster.ServerTime(x.clock.Now())}
 	unread := func(side string, err error) {
-		e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
+		e.Unread = append(e.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
 	}
 	all, _, err := x.cluster.List(ctx, observe.EtcdStorages())
 	if err != nil {
@@ -38,7 +38,7 @@ func lookAtStorages(ctx context.Context, x *Examination) []finding.Finding {
 		e.Storages = append(e.Storages, s)
 	}
 	if len(e.Storages) > 0 {
-		e.Unkept = Unkept(ctx, x, doctor.Storage)
+		e.Unkept = Unkept(ctx, x.cluster, x.clock, doctor.Storage)
 	}
 	return doctor.Storages(e)
 }

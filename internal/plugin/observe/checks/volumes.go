@@ -38,17 +38,21 @@ const (
 
 // lookAtVolumes judges what DigitalOcean's volumes need.
 func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
-	e := doctor.VolumeEvidence{Workloads: x.withStatefulSets(ctx)}
+	e := doctor.VolumeEvidence{}
+	e.Workloads, _ = x.workloads(ctx)
 	unread := func(side string, err error) {
 		if err != nil {
-			e.Unread = append(e.Unread, doctor.Unread{Side: side, Problem: observe.OneLine(err)})
+			e.Unread = append(e.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
 		}
 	}
 	var err error
 	e.Machines, err = x.volumeMachines(ctx)
 	unread("Nodes and CSINodes", err)
-	err = observe.Each(ctx, "", x.cluster.Typed.StorageV1().StorageClasses().List, func(c *storagev1.StorageClass) { e.Classes = append(e.Classes, volumeClass(c)) })
+	classes, err := observe.All[storagev1.StorageClass](ctx, "", x.cluster.Typed.StorageV1().StorageClasses().List)
 	unread("StorageClasses", err)
+	for _, c := range classes {
+		e.Classes = append(e.Classes, volumeClass(c))
+	}
 	snapshots, _, err := x.cluster.List(ctx, schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
 	unread("VolumeSnapshotClasses", err)
 	for _, s := range snapshots {

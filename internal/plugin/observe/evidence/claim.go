@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
@@ -48,7 +48,7 @@ func Claim(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name
 		for _, pod := range evidence.Row.Pods {
 			more, side := eventsAbout(ctx, c, "Pod", namespace, pod[len(namespace)+1:])
 			evidence.Events = append(evidence.Events, more...)
-			if side != (explain.Side{}) {
+			if side != (finding.Side{}) {
 				evidence.EventsRead = side
 			}
 		}
@@ -59,11 +59,14 @@ func Claim(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name
 
 // ClaimNames completes names.
 func ClaimNames(ctx context.Context, env *observe.Env) []string {
-	return observe.Names(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) ([]corev1.PersistentVolumeClaim, error) {
-		list, err := c.Typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
-		if err != nil {
-			return nil, err
-		}
-		return list.Items, nil
-	}, func(p *corev1.PersistentVolumeClaim) string { return p.Name })
+	ctx, c, namespace, done := observe.Completing(ctx, env)
+	defer done()
+	if c == nil {
+		return nil
+	}
+	list, err := c.Typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
+	if err != nil {
+		return nil
+	}
+	return observe.NamesOf(list.Items)
 }

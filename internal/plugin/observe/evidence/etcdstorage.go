@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
@@ -36,15 +35,22 @@ func EtcdStorage(ctx context.Context, c *observe.Cluster, now clock.PassiveClock
 		return evidence, fmt.Errorf("decoding EtcdStorage %s: %w", name, err)
 	}
 	evidence.Events, evidence.EventsRead = eventsAbout(ctx, c, "EtcdStorage", metav1.NamespaceAll, name)
-	evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Storage)
+	evidence.Unkept = checks.Unkept(ctx, c, now, doctor.Storage)
 	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
 }
 
 // StorageNames completes names.
 func StorageNames(ctx context.Context, env *observe.Env) []string {
-	return observe.Names(ctx, env, func(ctx context.Context, c *observe.Cluster, _ string) ([]unstructured.Unstructured, error) {
-		all, _, err := c.List(ctx, observe.EtcdStorages())
-		return all, err
-	}, (*unstructured.Unstructured).GetName)
+	ctx, c, _, done := observe.Completing(ctx, env)
+	defer done()
+	if c == nil {
+		return nil
+	}
+	all, _, _ := c.List(ctx, observe.EtcdStorages())
+	names := make([]string, len(all))
+	for i, storage := range all {
+		names[i] = storage.GetName()
+	}
+	return names
 }

@@ -15,11 +15,12 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
 // eventsAbout are the Events about one object, in the namespace where they are recorded: its own, or default if it has none.
-func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]explain.Event, explain.Side) {
+func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]explain.Event, finding.Side) {
 	list, _, err := c.Events(ctx, cmp.Or(namespace, metav1.NamespaceDefault), fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
 	var keys eventsign.Keys
 	if kind == "Service" { // those about others are where only components write
@@ -34,7 +35,7 @@ func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name 
 
 // eventsOfMachine are the Events of Mooring's components that are about a machine: those about its Node, and those that name it, since a Node that is
 // gone has none.
-func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([]explain.Event, explain.Side) {
+func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([]explain.Event, finding.Side) {
 	var out []explain.Event
 	list, _, err := c.MooringEvents(ctx, math.MaxInt)
 	for i := range list {

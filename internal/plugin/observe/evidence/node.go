@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector/planner"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +42,8 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 	}
 	evidence = explain.NodeEvidence{Name: name, Machine: rows[0]}
 	for _, s := range w.Sides() {
-		if s.Side.NotAsked != "" {
-			evidence.NotAsked = append(evidence.NotAsked, explain.Named{Name: s.Name, Text: s.Side.NotAsked})
+		if s.NotAsked != "" {
+			evidence.NotAsked = append(evidence.NotAsked, s)
 		}
 	}
 	for _, n := range w.Calico.Nodes {
@@ -51,8 +52,8 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 		}
 	}
 	evidence.OutOfService = outOfService(ctx, c, name)
-	evidence.NodeSync, evidence.Reflectors.Side = explain.NodeSync{Side: explain.Side(w.Calico.Side)}, explain.Side(w.Calico.Side)
-	if w.Calico.Side == (agreement.Side{}) {
+	evidence.NodeSync, evidence.Reflectors.Side = explain.NodeSync{Side: w.Calico.Side}, w.Calico.Side
+	if w.Calico.Side == (finding.Side{}) {
 		limits := nodesync.DefaultConfig()
 		limits.SweepPeriod = 0 // what no Node leads to is not this machine's
 		evidence.NodeSync = observe.PreviewNodeSync(ctx, c, limits)
@@ -100,7 +101,7 @@ func reflectorsOfNode(ctx context.Context, c *observe.Cluster, now clock.Passive
 	}
 	out := explain.Reflectors{Absent: !served}
 	if len(s.Topologies) > 0 {
-		out.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Reflectors)
+		out.Unkept = checks.Unkept(ctx, c, now, doctor.Reflectors)
 	}
 	for i := range s.Topologies {
 		w, unread := s.World(i)

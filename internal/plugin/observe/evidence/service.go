@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -55,7 +56,7 @@ func Service(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, na
 	}
 	evidence.Events, evidence.EventsRead = eventsAbout(ctx, c, "Service", namespace, name)
 	if loadbalancer.Asks(service) == nil {
-		evidence.Unkept = checks.Unkept(ctx, checks.New(c, now), doctor.Cloud)
+		evidence.Unkept = checks.Unkept(ctx, c, now, doctor.Cloud)
 	}
 	evidence.Now = c.ServerTime(now.Now())
 	return evidence, nil
@@ -109,16 +110,14 @@ func askAboutService(ctx context.Context, c *observe.Cluster, cloud *doapi.Clien
 
 // ServiceNames completes the names of Services of type LoadBalancer.
 func ServiceNames(ctx context.Context, env *observe.Env) []string {
-	return observe.Names(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) ([]corev1.Service, error) {
-		list, err := c.Typed.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
-		if err != nil {
-			return nil, err
-		}
-		return list.Items, nil
-	}, func(s *corev1.Service) string {
-		if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			return ""
-		}
-		return s.Name
-	})
+	ctx, c, namespace, done := observe.Completing(ctx, env)
+	defer done()
+	if c == nil {
+		return nil
+	}
+	list, err := c.Typed.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
+	if err != nil {
+		return nil
+	}
+	return observe.NamesOf(slices.DeleteFunc(list.Items, func(s corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeLoadBalancer }))
 }

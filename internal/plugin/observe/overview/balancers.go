@@ -56,9 +56,12 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 			about[name] = append(about[name], evidence.EventOf(u.cluster, e, events.keys))
 		}
 	}
-	err = observe.Each(ctx, "Services", u.cluster.Typed.CoreV1().Services(metav1.NamespaceAll).List, func(s *corev1.Service) {
+	services, err := observe.All[corev1.Service](
+		ctx, "Services", u.cluster.Typed.CoreV1().Services(metav1.NamespaceAll).List,
+	)
+	for _, s := range services {
 		if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			return
+			continue
 		}
 		e := explain.ServiceEvidence{Now: u.cluster.ServerTime(u.clock.Now()), Events: about[s.Namespace+"/"+s.Name]}
 		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, targets, "droplets and certificates are taken for granted"
@@ -66,7 +69,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 		b := balancerOf(s)
 		b.Problem = e.Problem()
 		out = append(out, b)
-	})
+	}
 	if err == nil && u.listProblem != nil && len(out) > 0 {
 		err = fmt.Errorf("DigitalOcean: %w", u.listProblem)
 	}

@@ -143,16 +143,16 @@ func journal(ctx context.Context, c *observe.Cluster) ([]ui.Entry, error) {
 	}
 	var out []ui.Entry
 	for _, namespace := range c.Namespaces { // others may have ConfigMaps with the same label in theirs
-		list := func(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			o.LabelSelector = journalLabel
-			return client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, o)
+		maps := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+		journal := metav1.ListOptions{LabelSelector: journalLabel}
+		items, err := observe.All[metav1.PartialObjectMetadata](ctx, "the journal of "+observe.NodeSync, maps.List, journal)
+		if err != nil {
+			return nil, err
 		}
-		if err := observe.Each(ctx, "the journal of "+observe.NodeSync, list, func(item *metav1.PartialObjectMetadata) {
+		for _, item := range items {
 			if part, _, _ := strings.Cut(item.Annotations[journalPart], "/"); part == "1" {
 				out = append(out, journalEntry(item))
 			}
-		}); err != nil {
-			return nil, err
 		}
 	}
 	return out, nil

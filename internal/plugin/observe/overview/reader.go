@@ -23,7 +23,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
-	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 // How long what DigitalOcean said stands. A page is read again many times an hour, and an account has 5,000 requests in one, of which 5,000 droplets
@@ -74,6 +73,8 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	ctx, cancel := observe.Reading(observe.Once(ctx))
 	defer cancel()
 	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
+	x := checks.New(u.cluster, u.clock)
+	u.components(ctx, x, &w) // first: what single Leases and workloads are asked for later is among those of all namespaces
 	// Calico and topologies before the Nodes, as for the command agreement.
 	sides := agreement.World{}
 	var err error
@@ -102,13 +103,12 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	sides.Now = u.cluster.ServerTime(u.clock.Now())
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
 	u.topologies(&w, seen, served, problem, nodes)
-	Waits(&w, u.cluster.Waiting(ctx, sides.Now), sides.Now)
+	waits := u.cluster.Waiting(ctx, sides.Now)
+	w.Waits, w.WaitProblem = waits.Waits, strings.Join(waits.Unread, "; ")
 	events := readServiceEvents(ctx, u.cluster)
 	w.Balancers, w.BalancerProblem = problemOf(u.balancers(ctx, nodes, events))
 	u.readVolumes(ctx, &w)
 	u.tenants(ctx, &w)
-	x := checks.New(u.cluster, u.clock)
-	u.components(ctx, x, &w)
 	u.doctor(ctx, x, &w)
 	hazards(&w)
 	w.Entries, w.JournalProblems = entries(ctx, u.cluster, events)
@@ -132,11 +132,11 @@ func problemOf[T any](list []T, err error) ([]T, string) {
 func notesOf(w agreement.World) []string {
 	var out []string
 	for _, s := range w.Sides() {
-		if s.Side.NotAsked != "" {
-			out = append(out, s.Name+" not queried: "+s.Side.NotAsked)
+		if s.NotAsked != "" {
+			out = append(out, s.Name+" not queried: "+s.NotAsked)
 		}
-		if s.Side.Problem != "" {
-			out = append(out, s.Name+" could not be read: "+s.Side.Problem)
+		if s.Problem != "" {
+			out = append(out, s.Name+" could not be read: "+s.Problem)
 		}
 	}
 	return out
@@ -173,32 +173,6 @@ func (u *Reader) droplets(ctx context.Context, nodes []corev1.Node) (agreement.C
 	return cloud, err
 }
 
-// Waits fills in what waits for a person, as kubectl mooring confirm has it.
-func Waits(w *ui.World, is waiting.List, now time.Time) {
-	w.WaitProblem = strings.Join(is.Unread, "; ")
-	for _, n := range is.Nodes {
-		x := ui.Wait{What: n.Head() + ": " + n.First(), Why: n.Why, Reported: n.SavedAt, Old: n.Old(now), Refused: n.Refused, Command: n.Command}
-		if !n.ConfirmedUntil.IsZero() {
-			x.Command, x.Confirmed = "", "confirmed; calico-node-sync has yet to act on it"
-		}
-		w.Waits = append(w.Waits, x)
-	}
-	for _, m := range is.Machines {
-		x := ui.Wait{What: m.Head() + ": " + m.First(), Why: m.Why, Reported: m.SavedAt, Old: m.Old(now), Refused: m.Refused, Command: m.Command}
-		if !m.ConfirmedUntil.IsZero() {
-			x.Command, x.Confirmed = "", "confirmed; digitalocean-cloud-controller-manager has yet to act on it"
-		}
-		w.Waits = append(w.Waits, x)
-	}
-	for _, t := range is.Topologies {
-		x := ui.Wait{What: t.Head(), Why: t.Why, Command: t.Command}
-		if t.Confirmed {
-			x.Command, x.Confirmed = "", "confirmed; calico-route-reflector-operator has yet to act on it"
-		}
-		w.Waits = append(w.Waits, x)
-	}
-}
-
 // doctor fills in the doctor's findings: new ones, or those of a while ago with their age.
 func (u *Reader) doctor(ctx context.Context, x *checks.Examination, w *ui.World) {
 	if now := u.clock.Now(); u.checkedAt.IsZero() || now.Sub(u.checkedAt) >= doctorStands {
@@ -225,21 +199,7 @@ func hazards(w *ui.World) {
 func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.World) {
 	e := checks.ControllerEvidence(ctx, x)
 	w.ComponentProblem = e.Unread()
-	for _, c := range doctor.Components(e) {
-		shown := ui.Component{Name: c.Name, Where: c.Namespace + "/" + c.Workload, Version: c.Version, Leader: c.Leader, Problem: c.Problem, Unread: c.Unread}
-		switch {
-		case c.Absent:
-			shown.Where = "not found"
-		case c.Workload == "":
-			shown.Where = c.Namespace + ", only its Lease was found"
-		default:
-			shown.Ready = fmt.Sprintf("%d/%d", c.Ready, c.Wanted)
-		}
-		if c.Renewed != nil {
-			shown.Renewed = *c.Renewed
-		}
-		w.Components = append(w.Components, shown)
-	}
+	w.Components = doctor.Components(e)
 }
 
 // topologies fills in what is drawn.
