@@ -33,13 +33,13 @@ func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) er
 	case operator.Bind:
 		return r.bind(ctx, s, step)
 	case operator.Apply, operator.TakeCA, operator.Recover, operator.Revoke:
-		return r.put(ctx, step, nil)
+		return r.put(ctx, s, step, nil)
 	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
 		data, err := r.draw(s, step)
 		if err != nil {
 			return err
 		}
-		return r.put(ctx, step, data)
+		return r.put(ctx, s, step, data)
 	case operator.DeliverBundle:
 		return r.deliver(ctx, s, step, map[string][]byte{v1alpha1.ServingCAKey: step.Bundle})
 	case operator.DeliverClient:
@@ -68,13 +68,21 @@ func (r *Reconciler) inCore(ctx context.Context, s *scene, step operator.Step) e
 	}
 	switch step.Kind {
 	case operator.Claim:
-		return s.core.Claim(ctx, step)
+		revision, err := s.core.Claim(ctx, step)
+		if err == nil {
+			s.world.Core.Claimed(step, revision)
+		}
+		return err
 	case operator.Release:
 		return s.core.Release(ctx, step.Owner)
 	case operator.Forget:
 		return s.core.Forget(ctx, step.Owner)
 	case operator.EnsureUser:
-		return s.core.EnsureUser(ctx, tenant, operator.Prefix(&s.world.Storage), step.User, step.Password)
+		err := s.core.EnsureUser(ctx, tenant, operator.Prefix(&s.world.Storage), step.User, step.Password)
+		if err == nil {
+			s.world.Core.Ensured(step.User)
+		}
+		return err
 	case operator.RetireUsers:
 		return s.core.RetireUsers(ctx, tenant, step.Users, step.Role)
 	case operator.DeleteKeys:
@@ -116,7 +124,7 @@ func (r *Reconciler) draw(s *scene, step operator.Step) (map[string][]byte, erro
 
 // put applies an object of the operator's own (server-side apply). One that is there already must still be the one that was looked at; over that the
 // operator's fields are enforced. One that was not there is not forced: if somebody has made one meanwhile with other contents, that is a conflict.
-func (r *Reconciler) put(ctx context.Context, step operator.Step, drawn map[string][]byte) error {
+func (r *Reconciler) put(ctx context.Context, s *scene, step operator.Step, drawn map[string][]byte) error {
 	object := (&unstructured.Unstructured{Object: step.Content}).DeepCopy()
 	for key, value := range drawn {
 		if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(value), "data", key); err != nil {
@@ -132,6 +140,7 @@ func (r *Reconciler) put(ctx context.Context, step operator.Step, drawn map[stri
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
 		return fmt.Errorf("applying %s: %w", step.Object, err)
 	}
+	s.world.Put(step.Ref, object.Object)
 	return nil
 }
 
@@ -157,7 +166,11 @@ func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, 
 	}
 	annotations := map[string]any{v1alpha1.DeliveredAnnotation: operator.Mark(&s.world.Storage)}
 	if d.State != operator.Missing {
-		return r.patchDestination(ctx, d, annotations, values)
+		object, err := r.patchDestination(ctx, d, annotations, values)
+		if err == nil {
+			s.delivered(d, object)
+		}
+		return err
 	}
 	object := destinationObject(d)
 	object.Object["data"] = values
@@ -165,6 +178,7 @@ func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, 
 	if err := r.Client.Create(ctx, object, FieldOwner); err != nil {
 		return fmt.Errorf("creating %s: %w", d, err)
 	}
+	s.delivered(d, object)
 	return nil
 }
 
@@ -178,7 +192,7 @@ func (r *Reconciler) withdraw(ctx context.Context, step operator.Step) error {
 			values[key] = ""
 		}
 	}
-	err := r.patchDestination(ctx, step.Destination, map[string]any{v1alpha1.DeliveredAnnotation: nil}, values)
+	_, err := r.patchDestination(ctx, step.Destination, map[string]any{v1alpha1.DeliveredAnnotation: nil}, values)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -186,17 +200,20 @@ func (r *Reconciler) withdraw(ctx context.Context, step operator.Step) error {
 }
 
 // patchDestination is a merge patch (RFC 7396) of annotations and data, with UID and resourceVersion as preconditions.
-func (r *Reconciler) patchDestination(ctx context.Context, d operator.Destination, annotations, data map[string]any) error {
+func (r *Reconciler) patchDestination(
+	ctx context.Context, d operator.Destination, annotations, data map[string]any,
+) (*unstructured.Unstructured, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": d.UID, "resourceVersion": d.ResourceVersion, "annotations": annotations}, "data": data,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := r.Client.Patch(ctx, destinationObject(d), client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
-		return fmt.Errorf("writing to %s: %w", d, err)
+	object := destinationObject(d)
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
+		return nil, fmt.Errorf("writing to %s: %w", d, err)
 	}
-	return nil
+	return object, nil
 }
 
 func destinationObject(d operator.Destination) *unstructured.Unstructured {
@@ -219,7 +236,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
 		return fmt.Errorf("writing the finalizer of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
-	return nil
+	return r.take(s, object)
 }
 
 // bind records the core in the status, on its own and before the rest of the status: what is made from now on belongs to it.
@@ -239,10 +256,10 @@ func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) err
 	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != step.Core {
 		r.Log.Info("The kind EtcdStorage is of an earlier version and keeps no status.core: only the record in the core binds it until its CustomResourceDefinition is updated")
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.lackedCore = r.Clock.Now()
+		r.mu.Unlock()
 	}
-	return nil
+	return r.take(s, object)
 }
 
 // lacksCore reports whether the kind did not keep status.core when that was tried last, unless that was a resync ago: it may have been updated since.

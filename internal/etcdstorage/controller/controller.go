@@ -47,11 +47,17 @@ type Timing struct {
 	Upkeep time.Duration
 	// Glance is the time between two looks at the versions of what is not watched; 0 means never.
 	Glance time.Duration
+	// Settle is how long the next reconciles use what one has read, and read only those of the operator's own objects that
+	// have changed since; 0 for never. The proxies of a new tenant become ready meanwhile.
+	Settle time.Duration
 }
 
 // DefaultTiming fits hundreds of tenants.
 func DefaultTiming() Timing {
-	return Timing{Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute, History: 5 * time.Minute, Glance: time.Minute}
+	return Timing{
+		Retry: 15 * time.Second, Poll: time.Second, Resync: 10 * time.Minute, Measure: 5 * time.Minute,
+		History: 5 * time.Minute, Glance: time.Minute, Settle: 15 * time.Second,
+	}
 }
 
 // rest is how long a core that did not respond is left alone by all: half of what passes until the next look at any of them, so that each
@@ -61,6 +67,9 @@ func (t Timing) rest() time.Duration { return t.Retry / 2 }
 // fresh is how long what the members of the core said of themselves is used: half of what passes until the next look at any tenant, so that each look
 // shows what was so after the one before it.
 func (t Timing) fresh() time.Duration { return min(t.Resync, t.Measure) / 2 }
+
+// ripple is how long a change waits for others: those of a Deployment, and of what a reconcile writes, come in groups.
+const ripple = 200 * time.Millisecond
 
 // again is the time until the next round of an EtcdStorage of which a step was made. It goes to the end of the queue, so that all have their turn.
 const again = time.Nanosecond
@@ -106,6 +115,13 @@ type Reconciler struct {
 	mu    sync.Mutex          // guards all below but denied
 	usage map[string]measured // by the EtcdStorage's name
 	cores map[string]string   // cluster IDs of the cores that they are bound to, by the same
+	kept  map[string]*scene   // what the last reconcile of each has read, by the same; see [Timing]
+	// others are all EtcdStorages, by UID and resourceVersion: to read each again for each costs most with hundreds.
+	others map[string]v1alpha1.EtcdStorage
+	// forgotten is since when all must be read again.
+	forgotten time.Time
+	// secrets are the credentials for the core as they were read last; nil if they must be read again.
+	secrets *shownCredentials
 	// record is what is kept of the core outside of the core; nil before it was read.
 	record *operator.CoreRecord
 	// lackedCore is when the kind that is served did not keep status.core, the zero time if it did.
@@ -119,7 +135,7 @@ type denial struct{ storage, destination string }
 
 // New makes a Reconciler that does nothing until its manager runs.
 func New(o Options) *Reconciler {
-	r := &Reconciler{Options: o, usage: map[string]measured{}, cores: map[string]string{}}
+	r := &Reconciler{Options: o, usage: map[string]measured{}, cores: map[string]string{}, kept: map[string]*scene{}}
 	r.rounds = reconcile.New(options{
 		LoopOptions: reconcile.LoopOptions{Name: "etcdstorage", Clock: o.Clock, Workers: 4, FirstRetry: 200 * time.Millisecond, LastRetry: time.Minute},
 		Log:         o.Log, Failure: "An EtcdStorage was not reconciled, will try again", Writes: Writes(),
@@ -180,7 +196,7 @@ func (r *Reconciler) handler() toolscache.ResourceEventHandlerFuncs {
 			o = gone.Obj
 		}
 		if name := storageOf(o); name != "" {
-			r.rounds.Add(name)
+			r.rounds.AddAfter(name, ripple)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look, UpdateFunc: func(was, is any) {
@@ -230,12 +246,28 @@ func decide(s *scene) plan {
 	if s == nil || s.malformed != "" {
 		return plan{}
 	}
+	if s.outdated {
+		return plan{Unread: s.failed}
+	}
 	s.plan = operator.Make(s.world)
-	return plan{Steps: s.plan.Steps}
+	return plan{Steps: s.plan.Steps, Again: true}
 }
 
-// step makes one step, and tells of it. A destination that may not be written to is noted, and the rest is planned again.
+// step makes one step. What it made becomes part of the scene, from which the rest is planned; an error, or a step of
+// which that is not known, makes the scene outdated.
 func (r *Reconciler) step(ctx context.Context, s *scene, step operator.Step) error {
+	err := r.try(ctx, s, step)
+	if s.steps++; err != nil || !foldable(step.Kind) || s.steps >= mostSteps {
+		s.outdated = true
+	}
+	if o := reconcile.OutcomeOf(err); err != nil && o != reconcile.Conflict && o != reconcile.Gone {
+		s.failed = append(s.failed, fmt.Errorf("%s: %w", step, err))
+	}
+	return err
+}
+
+// try makes one step, and tells of it. A destination that may not be written to is noted, and the rest is planned again.
+func (r *Reconciler) try(ctx context.Context, s *scene, step operator.Step) error {
 	if r.Wrote != nil {
 		r.Wrote(step, false)
 	}

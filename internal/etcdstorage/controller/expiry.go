@@ -58,6 +58,6 @@ func (r *Reconciler) reportExpired(ctx context.Context) {
 			continue
 		}
 		r.announce(&item, slices.Clone(storage.Status.Conditions), is.Conditions)
-		r.rounds.Add(item.GetName())
+		r.requeue(item.GetName())
 	}
 }

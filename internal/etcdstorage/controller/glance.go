@@ -33,9 +33,7 @@ func (r *Reconciler) glance(ctx context.Context, seen map[types.UID]versions) ma
 		r.Log.V(1).Info("The core's revision was not compared", "reason", err.Error())
 	}
 	seen, differ := r.glanceOnce(ctx, seen)
-	for _, name := range differ {
-		r.rounds.Add(name)
-	}
+	r.requeue(differ...)
 	return seen
 }
 
@@ -52,6 +50,9 @@ func (r *Reconciler) glanceOnce(ctx context.Context, seen map[types.UID]versions
 	shared := versions{}
 	for _, o := range r.credentialObjects() {
 		r.version(ctx, shared, seen[credentialsKey], o.kind, o.at)
+	}
+	if !maps.Equal(shared, seen[credentialsKey]) {
+		r.forgetReadings()
 	}
 	now = map[types.UID]versions{credentialsKey: shared}
 	for _, item := range list.Items {

@@ -158,8 +158,10 @@ func (g *rig) newOperator() *Reconciler {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = connection.Start(ctx) }()
 	g.t.Cleanup(func() { stop(); <-done })
+	timing := DefaultTiming()
+	timing.Settle = 0 // tests change what is not watched
 	return New(Options{
-		Reader: g.operator, Client: g.operator, Core: connection, Clock: g.clock, Random: rand.Reader, Timing: DefaultTiming(),
+		Reader: g.operator, Client: g.operator, Core: connection, Clock: g.clock, Random: rand.Reader, Timing: timing,
 		Settings: operator.Settings{
 			Namespace: g.namespace, ClusterDomain: "cluster.local", ProxyImage: "proxy:test", CoreURLs: []string{g.etcd.Endpoint}, CAConfigMap: "etcd-coreserving-ca",
 			CertsSecret: "etcd-coreserving-cert", TenantUsers: true, UserRotation: 720 * time.Hour, Cluster: cluster, User: user,

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -77,9 +79,12 @@ func TestWhatStartsALook(t *testing.T) {
 	r.handler().OnAdd(spec, true)
 	r.handler().OnUpdate(spec, spec)
 	r.handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: o})
-	if n := r.rounds.Len(); n != 2 {
-		t.Errorf("a creation and an end lead to looks at %d EtcdStorages, want 2", n)
-	}
+	testkit.Eventually(t, "a creation and an end to lead to looks at 2 EtcdStorages", func() string {
+		if n := r.rounds.Len(); n != 2 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
 }
 
 // Of the operator's namespace only what is labeled is kept in memory, and of that the metadata, so that no key of a Secret is there.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,28 +38,53 @@ type scene struct {
 	core   *core.Client
 	// record is what is kept of the core's revision; nil before it was read.
 	record *operator.CoreRecord
+
+	// at is when it was read, steps how many were made since. It is outdated when another
+	// reading may show more than it and what the steps have made; failed are the steps' errors.
+	at       time.Time
+	steps    int
+	outdated bool
+	failed   []error
 }
 
-// observe reads all that concerns an EtcdStorage; nil if there is none.
+// observe returns all that concerns an EtcdStorage; nil if there is none.
 func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
-	s := &scene{object: blank(StorageKind(), "", name), record: r.coreHistory(ctx)}
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.object), s.object); apierrors.IsNotFound(err) {
+	if s := r.resume(ctx, name); s != nil {
+		return s, nil
+	}
+	return r.read(ctx, name)
+}
+
+// read reads all that concerns an EtcdStorage; nil if there is none.
+func (r *Reconciler) read(ctx context.Context, name string) (*scene, error) {
+	s := &scene{object: blank(StorageKind(), "", name), record: r.coreHistory(ctx), at: r.Clock.Now()}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(s.object), s.object); apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // that there is none is an answer
 	} else if err != nil {
 		return nil, fmt.Errorf("reading EtcdStorage %s: %w", name, err)
 	}
-	storage, err := typed(s.object)
-	if err != nil {
+	s.world = operator.World{Settings: r.Settings}
+	if err := r.take(s, s.object); err != nil {
 		s.malformed = err.Error()
 		return s, nil //nolint:nilerr // it is part of the observed state
 	}
-	s.world = operator.World{Now: r.Clock.Now(), Settings: r.Settings, Storage: r.Settings.Bounded(operator.Defaulted(storage)), StatusLacksCore: r.lacksCore()}
 	for _, read := range []func(context.Context, *scene) error{r.readOthers, r.readObjects, r.readCore, r.readDestinations} {
 		if err := read(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// take makes an EtcdStorage, as the API server returned it, that of the scene.
+func (r *Reconciler) take(s *scene, object *unstructured.Unstructured) error {
+	storage, err := typed(object)
+	if err != nil {
+		return err
+	}
+	s.object, s.world.Now, s.world.StatusLacksCore = object, r.Clock.Now(), r.lacksCore()
+	s.world.Storage = r.Settings.Bounded(operator.Defaulted(storage))
+	return nil
 }
 
 // typed reads an EtcdStorage as its kind. Each is read alone, so that one that cannot be read is the only one that suffers.
@@ -75,11 +101,27 @@ func (r *Reconciler) readOthers(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	known := r.others
+	r.mu.Unlock()
+	now := make(map[string]v1alpha1.EtcdStorage, len(list.Items))
 	for _, item := range list.Items {
-		if other, err := typed(&item); err == nil && item.GetUID() != s.object.GetUID() {
-			s.world.Others = append(s.world.Others, operator.Defaulted(other))
+		version := string(item.GetUID()) + "/" + item.GetResourceVersion()
+		other, found := known[version]
+		if !found {
+			read, err := typed(&item)
+			if err != nil {
+				continue
+			}
+			other = operator.Defaulted(read)
+		}
+		if now[version] = other; item.GetUID() != s.object.GetUID() {
+			s.world.Others = append(s.world.Others, other)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others = now
 	return nil
 }
 
@@ -159,19 +201,22 @@ func (r *Reconciler) get(ctx context.Context, kind schema.GroupVersionKind, name
 
 // readCore reads the credentials for the core, and asks it. That it cannot be asked is part of the world.
 func (r *Reconciler) readCore(ctx context.Context, s *scene) error {
-	credentials, files, proxyCert, err := r.credentials(ctx)
+	c, err := r.knownCredentials(ctx)
 	if err != nil {
 		return err
 	}
-	s.world.Files = files
-	if files.Problem != "" {
-		s.world.Core.Problem = files.Problem
+	s.world.Files = c.files
+	if c.files.Problem != "" {
+		s.world.Core.Problem = c.files.Problem
 		return nil
 	}
-	s.core, s.world.Core = r.Core.ask(ctx, s.world.Now, r.Timing.rest(), r.Settings.CoreURLs, credentials, core.Question{
-		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), CertificateUser: core.CommonName(proxyCert), Users: r.Settings.TenantUsers,
-		Exiting: s.object.GetDeletionTimestamp() != nil,
+	s.core, s.world.Core = r.Core.ask(ctx, s.world.Now, r.Timing.rest(), r.Settings.CoreURLs, c.Credentials, core.Question{
+		Tenant: s.world.Storage.Name, Prefix: operator.Prefix(&s.world.Storage), Users: r.Settings.TenantUsers,
+		CertificateUser: core.CommonName(c.proxyCert), Exiting: s.object.GetDeletionTimestamp() != nil,
 	})
+	if s.world.Core.Problem != "" {
+		r.forgetReadings()
+	}
 	health, asked := r.Core.healthy(ctx, s.world.Now, r.Timing.fresh(), s.core)
 	s.health, s.world.CoreQuota = health, health.Quota()
 	if asked {
@@ -185,16 +230,25 @@ func caKeys() []string   { return []string{"ca.crt", "ca.pem"} }
 func certKeys() []string { return []string{"tls.crt", "client.pem"} }
 func keyKeys() []string  { return []string{"tls.key", "client-key.pem"} }
 
+// shownCredentials are those that the operator shows the core, and what is known of those of the proxies.
+type shownCredentials struct {
+	core.Credentials
+
+	files     operator.CoreFiles
+	proxyCert []byte
+}
+
 // credentials reads what the proxies show the core, and what the operator shows it.
-func (r *Reconciler) credentials(ctx context.Context) (c core.Credentials, files operator.CoreFiles, proxyCert []byte, err error) {
+func (r *Reconciler) credentials(ctx context.Context) (c shownCredentials, err error) {
 	ca, err := r.data(ctx, operator.KindConfigMap, r.Settings.CAConfigMap)
 	if err != nil {
-		return c, files, nil, err
+		return c, err
 	}
 	pair, err := r.data(ctx, operator.KindSecret, r.Settings.CertsSecret)
 	if err != nil {
-		return c, files, nil, err
+		return c, err
 	}
+	files := &c.files
 	files.CA, files.Cert, files.Key = first(ca, caKeys()), first(pair, certKeys()), first(pair, keyKeys())
 	missing := func(kind, name string, keys ...string) {
 		files.Problem = fmt.Sprintf("%s %s/%s with the core's credentials is missing, or has none of the keys %s; put them there", kind, r.Settings.Namespace, name, strings.Join(keys, ", "))
@@ -207,15 +261,15 @@ func (r *Reconciler) credentials(ctx context.Context) (c core.Credentials, files
 	case files.Key == "":
 		missing(operator.KindSecret, r.Settings.CertsSecret, keyKeys()...)
 	}
-	c = core.Credentials{CA: ca[files.CA], Cert: pair[files.Cert], Key: pair[files.Key]}
+	c.Credentials = core.Credentials{CA: ca[files.CA], Cert: pair[files.Cert], Key: pair[files.Key]}
+	c.proxyCert = c.Cert
 	if r.AdminSecret == "" || files.Problem != "" {
-		return c, files, c.Cert, nil
+		return c, nil
 	}
 	admin, err := r.data(ctx, operator.KindSecret, r.AdminSecret)
 	if err != nil {
-		return c, files, nil, err
+		return c, err
 	}
-	proxyCert = c.Cert
 	if cert, key := first(admin, certKeys()), first(admin, keyKeys()); cert != "" && key != "" {
 		c.Cert, c.Key = admin[cert], admin[key]
 	}
@@ -224,7 +278,7 @@ func (r *Reconciler) credentials(ctx context.Context) (c core.Credentials, files
 		files.Problem = fmt.Sprintf("Secret %s/%s of --etcd-core-admin-secret is missing, or has neither username and password nor tls.crt and tls.key; put them there",
 			r.Settings.Namespace, r.AdminSecret)
 	}
-	return c, files, proxyCert, nil
+	return c, nil
 }
 
 func first(data map[string][]byte, keys []string) string {
@@ -292,6 +346,11 @@ func (r *Reconciler) readDestination(ctx context.Context, d *operator.Destinatio
 		d.State = operator.Missing
 		return
 	}
+	fillIn(d, o)
+}
+
+// fillIn takes in what a destination holds.
+func fillIn(d *operator.Destination, o *unstructured.Unstructured) {
 	d.State, d.UID, d.ResourceVersion = operator.Readable, string(o.GetUID()), o.GetResourceVersion()
 	annotations := o.GetAnnotations()
 	d.Delivered = annotations[v1alpha1.DeliveredAnnotation]

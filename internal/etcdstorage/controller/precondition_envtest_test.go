@@ -139,11 +139,12 @@ func TestTheAdministratorsCertificate(t *testing.T) {
 	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "root"})
 	data := map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}
 	g.r.AdminSecret = "core-admin"
-	if _, files, _, err := g.r.credentials(t.Context()); err != nil || files.Problem == "" {
-		t.Errorf("the Secret is missing: %+v %v", files, err)
+	if c, err := g.r.credentials(t.Context()); err != nil || c.files.Problem == "" {
+		t.Errorf("the Secret is missing: %+v %v", c.files, err)
 	}
 	g.create(secretOf(g.namespace, "core-admin", data))
-	c, files, proxies, err := g.r.credentials(t.Context())
+	c, err := g.r.credentials(t.Context())
+	files, proxies := c.files, c.proxyCert
 	if err != nil || files.Problem != "" || string(c.Cert) != string(pair.Cert) || string(c.Key) != string(pair.Key) || c.Username != "" || string(proxies) != string(theirs["client.pem"]) ||
 		files.Cert != "client.pem" || files.Key != "client-key.pem" || files.CA != "ca.pem" {
 		t.Errorf("%+v %v", files, err)

@@ -4,9 +4,11 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 )
@@ -21,6 +23,8 @@ func TestTheCoreIsNotPromisedTwice(t *testing.T) {
 	g.storage("first", "{deletionPolicy: Delete, quota: {bytes: 900Mi}}")
 	g.sync("first")
 	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionFalse, "Fits", "")
+	recorder := events.NewFakeRecorder(20)
+	g.r.Events = recorder
 	for _, name := range []string{"second", "third"} {
 		g.storage(name, half)
 		g.sync(name)
@@ -30,11 +34,19 @@ func TestTheCoreIsNotPromisedTwice(t *testing.T) {
 	g.sync("first")
 	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionFalse, "Fits", "")
 
+	const warning = "Warning CoreOvercommitted "
+	if got := drain(recorder); strings.Count(got, warning+"with this one") != 2 {
+		t.Errorf("a Warning for each tenant that is refused: %q", got)
+	}
+
 	g.r.Settings.OvercommitPercent = 0
 	g.sync("second")
 	g.expect("second", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 	g.sync("first")
 	g.expect("first", v1alpha1.ConditionCoreOvercommitted, metav1.ConditionTrue, "CoreOvercommitted", "lower spec.quota.bytes")
+	if got := drain(recorder); !strings.Contains(got, warning+"the tenants of the core etcd may store and write 2312Mi") {
+		t.Errorf("a Warning that more is promised than there is: %q", got)
+	}
 	g.r.Settings.OvercommitPercent = 100
 	g.sync("second")
 	g.expect("second", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "") // it has its place

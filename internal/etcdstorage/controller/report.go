@@ -30,6 +30,7 @@ func (r *Reconciler) conclude(ctx context.Context, done *round) {
 	s, failed := done.World, trouble{}
 	if last := len(done.Applied) - 1; last >= 0 {
 		switch a := done.Applied[last]; {
+		case a.Outcome == reconcile.Done && !s.outdated:
 		case a.Outcome == reconcile.Done, a.Outcome == reconcile.Conflict && apierrors.IsForbidden(a.Err):
 			done.Plan.Next = again
 			return
@@ -57,6 +58,7 @@ func (r *Reconciler) conclude(ctx context.Context, done *round) {
 		next, err := r.report(ctx, s, failed)
 		done.Plan.Next, done.Plan.Due = next, s.plan.Next()
 		done.Fail(err)
+		r.keep(done.Key, s, err)
 	}
 }
 
@@ -95,6 +97,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, object *unstructured.Unstr
 	if err != nil {
 		return fmt.Errorf("writing the status of EtcdStorage %s: %w", object.GetName(), err)
 	}
+	object.Object = out.Object
 	return nil
 }
 

@@ -122,18 +122,26 @@ func (r *Reconciler) requeueAll(ctx context.Context) error {
 		return err
 	}
 	for _, item := range list.Items {
-		r.rounds.Add(item.GetName())
+		r.requeue(item.GetName())
 	}
 	return nil
 }
 
-// storages lists all EtcdStorages from the informer.
+// requeue has EtcdStorages reconciled from a new reading.
+func (r *Reconciler) requeue(names ...string) {
+	for _, name := range names {
+		r.forgetReadings()
+		r.rounds.Add(name)
+	}
+}
+
+// storages lists all EtcdStorages from the informer, whose objects they are: nobody may change them.
 func (r *Reconciler) storages(ctx context.Context) (*unstructured.UnstructuredList, error) {
 	list := &unstructured.UnstructuredList{}
 	gvk := StorageKind()
 	gvk.Kind += "List"
 	list.SetGroupVersionKind(gvk)
-	if err := r.Reader.List(ctx, list); err != nil {
+	if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing EtcdStorages: %w", err)
 	}
 	return list, nil

@@ -69,7 +69,7 @@ func (r *Reconciler) measure(ctx context.Context) {
 
 // measureOne counts what one tenant stores, if its prefix is its own, and tells in its status what has changed.
 func (r *Reconciler) measureOne(ctx context.Context, item *unstructured.Unstructured) error {
-	s, err := r.observe(ctx, item.GetName())
+	s, err := r.read(ctx, item.GetName())
 	if err != nil || s == nil || s.malformed != "" || s.core == nil || s.object.GetDeletionTimestamp() != nil {
 		return err
 	}

@@ -27,15 +27,16 @@ const (
 	mostPage = 20
 )
 
-// Claim writes a tenant's record in place of others, if no record was written since the revision at which it was decided.
-func (c *Client) Claim(ctx context.Context, s operator.Step) error {
+// Claim writes a tenant's record in place of others, if no record was written since the revision at which it was
+// decided. It returns the record's revision.
+func (c *Client) Claim(ctx context.Context, s operator.Step) (revision int64, err error) {
 	compares := []clientv3.Cmp{
 		// No record of any tenant is newer, so that nobody else has claimed a prefix that overlaps.
 		clientv3.Compare(clientv3.ModRevision(operator.OwnersPrefix).WithPrefix(), "<", s.Revision+1),
 	}
 	value, err := json.Marshal(s.Owner)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var puts []clientv3.Op
 	for _, o := range s.Replaces {
@@ -56,7 +57,9 @@ func (c *Client) Release(ctx context.Context, o operator.Owner) error {
 	if err != nil {
 		return err
 	}
-	return c.commit(ctx, "releasing "+o.Prefix, []clientv3.Cmp{unchanged}, clientv3.OpPut(operator.OwnersPrefix+o.Tenant, string(value)))
+	put := clientv3.OpPut(operator.OwnersPrefix+o.Tenant, string(value))
+	_, err = c.commit(ctx, "releasing "+o.Prefix, []clientv3.Cmp{unchanged}, put)
+	return err
 }
 
 // Forget removes a tenant's record. That no key and no lease is left is counted again, just before and in the same transaction.
@@ -78,20 +81,23 @@ func (c *Client) Forget(ctx context.Context, o operator.Owner) error {
 		clientv3.Compare(clientv3.Version(prefix.String()).WithRange(prefix.End()), "=", 0),
 		clientv3.Compare(clientv3.Version(operator.SystemPrefix(o.Tenant)).WithPrefix(), "=", 0),
 	}
-	return c.commit(ctx, "forgetting tenant "+o.Tenant, compares, clientv3.OpDelete(operator.OwnersPrefix+o.Tenant))
+	_, err = c.commit(ctx, "forgetting tenant "+o.Tenant, compares, clientv3.OpDelete(operator.OwnersPrefix+o.Tenant))
+	return err
 }
 
-func (c *Client) commit(ctx context.Context, deed string, compares []clientv3.Cmp, ops ...clientv3.Op) error {
+func (c *Client) commit(
+	ctx context.Context, deed string, compares []clientv3.Cmp, ops ...clientv3.Op,
+) (revision int64, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Txn(ctx).If(compares...).Then(ops...).Commit()
 	if err != nil {
-		return fmt.Errorf("%s in the core etcd: %w", deed, err)
+		return 0, fmt.Errorf("%s in the core etcd: %w", deed, err)
 	}
 	if !answer.Succeeded {
-		return fmt.Errorf("%s: %w", deed, ErrConflict)
+		return 0, fmt.Errorf("%s: %w", deed, ErrConflict)
 	}
-	return nil
+	return answer.Header.Revision, nil
 }
 
 // DeleteKeys deletes the keys of a tenant, some pages of them at a time; the caller counts again. Each page is deleted only while the record
@@ -121,7 +127,8 @@ func (c *Client) deleteRange(ctx context.Context, o operator.Owner, from, to str
 			return nil
 		}
 		// From the first key of the range to the last of the page: nothing outside of [from, to).
-		if err := c.commit(ctx, "deleting keys under "+from, []clientv3.Cmp{owned}, clientv3.OpDelete(from, clientv3.WithRange(page+"\x00"))); err != nil {
+		keys := clientv3.OpDelete(from, clientv3.WithRange(page+"\x00"))
+		if _, err := c.commit(ctx, "deleting keys under "+from, []clientv3.Cmp{owned}, keys); err != nil {
 			return err
 		}
 	}
@@ -185,13 +192,12 @@ func (c *Client) EnsureUser(ctx context.Context, tenant, prefixText, user, passw
 	if err := c.ensureRole(ctx, tenant, prefix); err != nil {
 		return err
 	}
-	if _, err := c.auth.UserAdd(ctx, user, password); err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
-		return fmt.Errorf("adding user %s to the core etcd: %w", user, err)
+	role, got := operator.EtcdRole(tenant), &clientv3.AuthUserGetResponse{}
+	if _, err = c.auth.UserAdd(ctx, user, password); errors.Is(err, rpctypes.ErrUserAlreadyExist) {
+		got, err = c.auth.UserGet(ctx, user)
 	}
-	role := operator.EtcdRole(tenant)
-	got, err := c.auth.UserGet(ctx, user)
 	if err != nil {
-		return fmt.Errorf("reading user %s of the core etcd: %w", user, err)
+		return fmt.Errorf("adding user %s to the core etcd: %w", user, err)
 	}
 	for _, other := range got.Roles {
 		if other != role {
@@ -237,17 +243,18 @@ func (c *Client) ensureRole(ctx context.Context, tenant string, prefix tenancy.P
 // permissions are those of a role, which is made if there is none. What is there is not written again: each write about authentication makes the core
 // turn the tokens of all users away once, and a process that dies early again and again must come further each time.
 func (c *Client) permissions(ctx context.Context, role string) ([]*authpb.Permission, error) {
-	got, err := c.auth.RoleGet(ctx, role)
+	_, err := c.auth.RoleAdd(ctx, role)
 	if err == nil {
-		return got.Perm, nil
+		return nil, nil
 	}
-	if !errors.Is(err, rpctypes.ErrRoleNotFound) {
-		return nil, fmt.Errorf("reading role %s of the core etcd: %w", role, err)
-	}
-	if _, err := c.auth.RoleAdd(ctx, role); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+	if !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		return nil, fmt.Errorf("adding role %s to the core etcd: %w", role, err)
 	}
-	return nil, nil
+	got, err := c.auth.RoleGet(ctx, role)
+	if err != nil {
+		return nil, fmt.Errorf("reading role %s of the core etcd: %w", role, err)
+	}
+	return got.Perm, nil
 }
 
 // RetireUsers removes users of a tenant, and its role if the tenant goes.

@@ -53,7 +53,7 @@ func TestUserAndRoleAreJustTheTenants(t *testing.T) {
 	}
 	look := func() operator.Core {
 		t.Helper()
-		got := c.Observe(ctx, Question{Tenant: "a", Prefix: "/a/", Users: true, CertificateUser: "storage-proxies"})
+		got := c.Observe(ctx, Question{Tenant: "a", Prefix: "/a/", Users: true, CertificateUser: "storage-proxies", Exiting: true})
 		if got.Problem != "" {
 			t.Fatal(got.Problem)
 		}
@@ -218,7 +218,8 @@ func TestAClaimReplacesWhatItWasDecidedOn(t *testing.T) {
 	c, _ := dial(t)
 	ctx := t.Context()
 	heir := func(replaces operator.Owner) error {
-		return c.Claim(ctx, operator.Step{Owner: owner("heir", "/a/"), Replaces: []operator.Owner{replaces}, Revision: see(t, c, "heir", "/a/").Revision})
+		_, err := c.Claim(ctx, operator.Step{Owner: owner("heir", "/a/"), Replaces: []operator.Owner{replaces}, Revision: see(t, c, "heir", "/a/").Revision})
+		return err
 	}
 	released := func() operator.Owner {
 		t.Helper()

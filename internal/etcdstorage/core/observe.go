@@ -199,6 +199,9 @@ func (c *Client) users(ctx context.Context, q Question, prefix tenancy.Prefix, o
 			}
 		}
 	}
+	if len(out.Users) == 0 && !q.Exiting {
+		return nil // EnsureUser looks for the role
+	}
 	got, err := c.auth.RoleGet(ctx, role)
 	if errors.Is(err, rpctypes.ErrRoleNotFound) {
 		return nil

@@ -91,7 +91,8 @@ type Core struct {
 	Keys int64
 	// SharedUser is the etcd user of the certificate that all proxies use; "" if it is nobody's.
 	SharedUser string
-	// Users are the names of the tenant's users, Granted those of them that have the role. RoleReady says that the role is as it should be.
+	// Users are the names of the tenant's users, Granted those of them that have the role. RoleReady says that the role is
+	// as it should be. The role is read if there are users, and while the EtcdStorage is being deleted.
 	Users, Granted []string
 	RoleExists     bool
 	RoleReady      bool
@@ -205,6 +206,38 @@ func (w World) object(kind, name string) (Object, bool) {
 		return Object{}, false
 	}
 	return w.Objects[i], true
+}
+
+// Put takes in an object as the API server returned it, in place of the one of that name; nil if there is none.
+func (w *World) Put(ref Ref, content map[string]any) {
+	named := func(o Object) bool { return o.Kind == ref.Kind && o.meta("name") == ref.Name }
+	w.Objects = slices.DeleteFunc(w.Objects, named)
+	if content != nil {
+		w.Objects = append(w.Objects, Object{Kind: ref.Kind, Content: content})
+	}
+}
+
+// Version returns UID and resourceVersion of one of the objects, "" if there is none.
+func (w World) Version(ref Ref) (uid, version string) {
+	o, _ := w.object(ref.Kind, ref.Name)
+	return o.meta("uid"), o.meta("resourceVersion")
+}
+
+// Claimed takes in what a Claim has written at a revision.
+func (c *Core) Claimed(s Step, revision int64) {
+	for _, r := range s.Replaces {
+		c.Owners = slices.DeleteFunc(c.Owners, func(o Owner) bool { return o.Tenant == r.Tenant })
+	}
+	owner := s.Owner
+	owner.Modified, c.Revision = revision, revision
+	c.Owners = append(c.Owners, owner)
+}
+
+// Ensured takes in what EnsureUser has made.
+func (c *Core) Ensured(user string) {
+	is := func(name string) bool { return name == user }
+	c.RoleExists, c.RoleReady = true, true
+	c.Users, c.Granted = append(slices.DeleteFunc(c.Users, is), user), append(slices.DeleteFunc(c.Granted, is), user)
 }
 
 // own finds one of the objects if it is the EtcdStorage's.

@@ -190,6 +190,8 @@ type cost struct {
 	// spans are ranges whose keys must be counted before the request goes to the core, since there may be no more than most of them.
 	spans []wire.Span
 	most  int64
+	// deletes is set if what is in the spans is only deleted.
+	deletes bool
 	// seen is what was known when the request was rewritten. The response is compared with it unless stale is set, for what is not linearizable.
 	seen  seen
 	stale bool

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
@@ -325,6 +326,9 @@ func (c *compaction) advance(ctx context.Context, now seen, revision int64) (wir
 			if done, header, err = c.swap(ctx, s.modified, s); err != nil {
 				return wire.Header{}, err
 			}
+		}
+		if !done { // one attempt is in the price of the request
+			c.p.pay(quota.Work{Calls: 2, Logged: 1}, quota.Small)
 		}
 		if done {
 			c.take(now.past, s, -1)

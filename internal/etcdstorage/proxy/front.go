@@ -504,6 +504,7 @@ func (r *rpc) Done(b *h2.Batch, s h2.Status) {
 		r.later(r.start)
 		return
 	}
+	r.p.read(int(s.Unread), r.cost.class())
 	r.request.Release()
 	r.request = nil
 	r.release(s.OK() && r.err == nil || s.Unprocessed || !s.OK() && !uncertain(s.Code))

@@ -147,7 +147,7 @@ func (p *Proxy) deleteRequest(dst []byte, tenant *tenancy.Tenant, request []byte
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	c := cost{list: info.PrevKV && !info.Single, work: logged(len(out) - len(dst))}
+	c := cost{list: info.PrevKV && !info.Single, deletes: true, work: logged(len(out) - len(dst))}
 	if err == nil && !info.Single {
 		c.bound([]wire.Span{wire.SpanOf(out[len(dst):])}, mostKeys)
 	}

@@ -26,6 +26,9 @@ import (
 // that very ID, so the second attempt is rare even for a tenant with a million leases.
 const grantAttempts = 16
 
+// leaseBytes is what a lease takes in a LeaseLeasesResponse.
+const leaseBytes = 12
+
 // errNoLeaseID is the answer when all draws failed.
 var errNoLeaseID = status.Error(codes.Unavailable, "etcd-storage-proxy: no free lease ID was found, try again")
 
@@ -68,6 +71,7 @@ func (p *Proxy) leaseRoutes() map[string]route {
 			},
 			response: func(dst []byte, c cost, response []byte) ([]byte, error) {
 				dst, info, err := wire.AppendLeaseLeasesResponse(dst, c.seen.tenant, response)
+				p.pay(quota.Work{Values: int64(len(response) / leaseBytes)}, c.class()) // the core sorts those of all tenants
 				if err == nil {
 					err = p.responded(&c, info.Header)
 				}

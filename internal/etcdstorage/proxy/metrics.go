@@ -39,68 +39,60 @@ type metrics struct {
 	methods methodCache
 }
 
+// series makes metrics of one tenant, and keeps them to be registered.
+type series struct {
+	labels prometheus.Labels
+	made   []prometheus.Collector
+}
+
+func (s *series) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	opts := prometheus.CounterOpts{Name: metricPrefix + name, Help: help, ConstLabels: s.labels}
+	out := prometheus.NewCounterVec(opts, labels)
+	s.made = append(s.made, out)
+	return out
+}
+
+func (s *series) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	opts := prometheus.GaugeOpts{Name: metricPrefix + name, Help: help, ConstLabels: s.labels}
+	out := prometheus.NewGaugeVec(opts, labels)
+	s.made = append(s.made, out)
+	return out
+}
+
 // newMetrics makes and registers them; without a registry they count for nobody.
 func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error) {
-	labels := prometheus.Labels{"tenant": tenant}
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_etcdstorage_proxy_requests_total", ConstLabels: labels,
-			Help: "RPCs of the tenant that ended, by method and gRPC code; a stream counts once.",
-		}, []string{"method", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mooring_etcdstorage_proxy_request_duration_seconds", ConstLabels: labels,
-			Help:    "How long unary RPCs of the tenant took, by method.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"method"}),
-		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_etcdstorage_proxy_requests_in_flight", ConstLabels: labels,
-			Help: "RPCs of the tenant in progress, by method.",
-		}, []string{"method"}),
-		deniedTotal: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_etcdstorage_proxy_denied_total", ConstLabels: labels,
-			Help: "RPCs that are not available to tenants, by method (unknown: not one of etcd's).",
-		}, []string{"method"}),
-		violations: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_etcdstorage_proxy_boundary_violations_total", ConstLabels: labels,
-			Help: "Messages that were withheld because they were not inside the tenant's boundary. It must stay 0.",
-		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_etcdstorage_proxy_panics_total", ConstLabels: labels,
-			Help: "Handlers that panicked; each ended its own RPC only. It must stay 0.",
-		}),
-		dialFailures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_etcdstorage_proxy_core_connect_failures_total", ConstLabels: labels,
-			Help: "Attempts to connect to the core etcd that failed.",
-		}),
-		compactRevision: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_etcdstorage_proxy_compact_revision", ConstLabels: labels,
-			Help: "The tenant's compact revision; -1 before its first compaction.",
-		}),
-		revisionOffset: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_etcdstorage_proxy_revision_offset", ConstLabels: labels,
-			Help: "By how much the revisions that the tenant sees are above the core's; 0 unless the core went back while the tenant was served.",
-		}),
-		keys: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_etcdstorage_proxy_keys", ConstLabels: labels, Help: "The tenant's keys at the last count; -1 before the first.",
-		}),
-		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_etcdstorage_proxy_bytes", ConstLabels: labels,
-			Help: "Bytes of the tenant's keys and values at the last count, plus what was written since; -1 before the first.",
-		}),
-	}
-	m.ofBudgets(labels)
-	m.overTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_connections_over_total", ConstLabels: labels,
-		Help: "Connections of the tenant that were closed so that the client reconnects, because its certificate or the serving certificate had expired, or the client was revoked.",
-	}, []string{"certificate"})
-	m.renewals = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_core_connections_renewed_total", ConstLabels: labels,
-		Help: "Reconnections to the core etcd after the certificate or the CAs were replaced.",
-	})
-	m.wentBack = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_core_went_back_total", ConstLabels: labels,
-		Help: "How often the core etcd lost revisions that were seen, as after a restore from a backup.",
-	})
+	s, m := series{labels: prometheus.Labels{"tenant": tenant}}, &metrics{}
+	m.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: metricPrefix + "request_duration_seconds", ConstLabels: s.labels,
+		Help:    "How long unary RPCs of the tenant took, by method.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"method"})
+	m.requests = s.counters("requests_total", "RPCs of the tenant that ended, by method and gRPC code; a stream "+
+		"counts once.", "method", "code")
+	m.running = s.gauges("requests_in_flight", "RPCs of the tenant in progress, by method.", "method")
+	m.deniedTotal = s.counters("denied_total", "RPCs that are not available to tenants, by method (unknown: not "+
+		"one of etcd's).", "method")
+	m.violations = s.counters("boundary_violations_total", "Messages that were withheld because they were not "+
+		"inside the tenant's boundary. It must stay 0.").WithLabelValues()
+	m.panics = s.counters("panics_total", "Handlers that panicked; each ended its own RPC only. It must stay 0.").
+		WithLabelValues()
+	m.dialFailures = s.counters("core_connect_failures_total", "Attempts to connect to the core etcd that failed.").
+		WithLabelValues()
+	m.compactRevision = s.gauges("compact_revision", "The tenant's compact revision; -1 before its first "+
+		"compaction.").WithLabelValues()
+	m.revisionOffset = s.gauges("revision_offset", "By how much the revisions that the tenant sees are above the "+
+		"core's; 0 unless the core went back while the tenant was served.").WithLabelValues()
+	m.keys = s.gauges("keys", "The tenant's keys at the last count; -1 before the first.").WithLabelValues()
+	m.bytes = s.gauges("bytes", "Bytes of the tenant's keys and values at the last count, plus what was written "+
+		"since; -1 before the first.").WithLabelValues()
+	m.overTotal = s.counters("connections_over_total", "Connections of the tenant that were closed so that the "+
+		"client reconnects, because its certificate or the serving certificate had expired, or the client was "+
+		"revoked.", "certificate")
+	m.renewals = s.counters("core_connections_renewed_total", "Reconnections to the core etcd after the "+
+		"certificate or the CAs were replaced.").WithLabelValues()
+	m.wentBack = s.counters("core_went_back_total", "How often the core etcd lost revisions that were seen, as "+
+		"after a restore from a backup.").WithLabelValues()
+	m.ofBudgets(&s)
 	m.compactRevision.Set(neverCompacted)
 	m.keys.Set(-1)
 	m.bytes.Set(-1)
@@ -108,10 +100,7 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 	if registry == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{
-		m.requests, m.seconds, m.running, m.deniedTotal, m.violations, m.panics, m.dialFailures, m.compactRevision, m.revisionOffset, m.keys, m.bytes,
-		m.exceeded, m.history, m.refusedTotal, m.waitedTotal, m.overTotal, m.renewals, m.wentBack,
-	} {
+	for _, c := range append(s.made, m.seconds) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the proxy's metrics: %w", err)
 		}
@@ -120,23 +109,14 @@ func newMetrics(registry prometheus.Registerer, tenant string) (*metrics, error)
 }
 
 // ofBudgets makes the metrics of the tenant's budgets.
-func (m *metrics) ofBudgets(labels prometheus.Labels) {
-	m.exceeded = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mooring_etcdstorage_proxy_quota_exceeded", ConstLabels: labels,
-		Help: "1 while the write that was last refused for lack of space would still be refused.",
-	})
-	m.history = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mooring_etcdstorage_proxy_history_bytes", ConstLabels: labels,
-		Help: "Bytes of keys and values that the tenant has written since the core's last compaction, as far as this replica knows; 0 while they are not counted.",
-	})
-	m.refusedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_refused_total", ConstLabels: labels,
-		Help: "Requests of the tenant that were refused because a budget was used up, by budget.",
-	}, []string{"limit"})
-	m.waitedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mooring_etcdstorage_proxy_waited_total", ConstLabels: labels,
-		Help: "Requests of the tenant that waited for a budget, by budget.",
-	}, []string{"limit"})
+func (m *metrics) ofBudgets(s *series) {
+	m.exceeded = s.gauges("quota_exceeded", "1 while the write that was last refused for lack of space would "+
+		"still be refused.").WithLabelValues()
+	m.history = s.gauges("history_bytes", "Bytes of keys and values that the tenant has written since the core's "+
+		"last compaction, as far as this replica knows; 0 while they are not counted.").WithLabelValues()
+	m.refusedTotal = s.counters("refused_total", "Requests of the tenant that were refused because a budget was "+
+		"used up, by budget.", "limit")
+	m.waitedTotal = s.counters("waited_total", "Requests of the tenant that waited for a budget, by budget.", "limit")
 	for _, limit := range Budgets() {
 		m.refused(limit)
 		m.waited(limit)

@@ -87,6 +87,13 @@ func (l *ledger) mostKeys() (keys, tombstones int64, known bool) {
 	return keys, tombstones, known
 }
 
+// mostOf is how many bytes a number of the tenant's keys may have; 0 if that is not known.
+func (l *ledger) mostOf(keys int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book.MostOf(keys)
+}
+
 // begin starts following the tenant's keys, once.
 func (l *ledger) begin() {
 	l.begun.Do(func() { l.p.background(l.run) })

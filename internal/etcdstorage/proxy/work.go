@@ -27,6 +27,9 @@ const (
 	// mostKeys is the same for other requests that are one piece of work at the core: a Txn that only reads, outside of
 	// the apply loop, and a DeleteRange, which people make and no API server does.
 	mostKeys = 10_000
+	// mostScanned is how many bytes of values the compares and ranges of a Txn that is not read-only may have together,
+	// which take the core's apply loop some 15 ms.
+	mostScanned = 64 << 20
 )
 
 // bound says that the keys of some ranges must be counted first. Such a request has a seat of those for lists.
@@ -40,13 +43,28 @@ func (p *Proxy) fewKeys(c *cost) bool {
 		return true
 	}
 	keys, tombstones, known := p.ledger.mostKeys()
-	keys = (keys + tombstones) * int64(len(c.spans))
-	if !known || keys > c.most {
+	spans := int64(len(c.spans))
+	scanned := p.scanned(c, keys) * spans
+	if keys += tombstones; !known || keys*spans > c.most || c.heavy(scanned) {
 		return false
 	}
-	c.work.Keys = keys
+	c.work.Keys = keys * spans
+	if !c.deletes {
+		c.work.Values, c.work.Scanned = keys*spans, scanned
+	}
 	return true
 }
+
+// scanned is how many bytes of values the core may read for keys in one of the spans. To delete them it reads none.
+func (p *Proxy) scanned(c *cost, keys int64) int64 {
+	if c.deletes {
+		return 0
+	}
+	return p.ledger.mostOf(keys)
+}
+
+// heavy reports whether that is too much for the core's apply loop.
+func (c *cost) heavy(scanned int64) bool { return c.most == mostKeysOfWrites && scanned > mostScanned }
 
 // logged is the work of a request that goes through the core's log.
 func logged(bytes int) quota.Work {
@@ -101,15 +119,15 @@ func (p *Proxy) estimate(c *cost, request []byte) {
 	c.tombstones = tombstones
 	c.list = c.list || !known || keys+tombstones > smallKeys
 	if !c.list {
-		c.expect(keys)
+		p.expect(c, keys)
 	}
 }
 
 // expect prices a range by the keys that it may have.
-func (c *cost) expect(keys int64) {
+func (p *Proxy) expect(c *cost, keys int64) {
 	c.work.Keys = keys + c.tombstones
 	if c.scans {
-		c.work.Values = keys
+		c.work.Values, c.work.Scanned = keys, p.ledger.mostOf(keys)
 	}
 }
 
@@ -118,7 +136,7 @@ func (c *cost) expect(keys int64) {
 func (p *Proxy) price(c *cost) quota.Work {
 	c.work.Read = leastList
 	if keys, known := p.learnt.keys(c.span); known && c.span != 0 {
-		c.expect(keys)
+		p.expect(c, keys)
 	}
 	return c.work
 }
@@ -138,7 +156,7 @@ func (p *Proxy) counted(c *cost, keys int64) {
 	}
 	more := quota.Work{Keys: keys + c.tombstones - c.work.Keys}
 	if c.scans {
-		more.Values = keys - c.work.Values
+		more.Values, more.Scanned = keys-c.work.Values, p.ledger.mostOf(keys)-c.work.Scanned
 	}
 	p.pay(more, c.class())
 	p.learnt.learn(c.span, keys)
@@ -152,7 +170,7 @@ func (r *rpc) weigh() error {
 	counts := map[wire.Span]int64{}
 	left := r.cost.most
 	_, tombstones, _ := r.p.ledger.mostKeys()
-	if r.s.Method == etcdserverpb.KV_DeleteRange_FullMethodName {
+	if r.cost.deletes {
 		tombstones = 0 // it looks at them once, and people must be able to delete in parts
 	}
 	var work quota.Work
@@ -167,8 +185,8 @@ func (r *rpc) weigh() error {
 			counts[span] = n
 			work.Calls, work.Keys = work.Calls+1, work.Keys+n+tombstones
 		}
-		work.Values += n // a compare reads them
-		if left -= max(n+tombstones, 1); left < 0 {
+		work.Values, work.Scanned = work.Values+n, work.Scanned+r.p.scanned(&r.cost, n) // a compare reads them
+		if left -= max(n+tombstones, 1); left < 0 || r.cost.heavy(work.Scanned) {
 			return r.p.tooMuch(r.s.Method, r.cost.most)
 		}
 	}
@@ -193,8 +211,8 @@ func (p *Proxy) tooMuch(method string, most int64) error {
 	if method == etcdserverpb.KV_DeleteRange_FullMethodName {
 		text, instead = rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge), "delete them in several parts"
 	}
-	return status.Errorf(codes.InvalidArgument, "%s: its ranges have more than %d keys, the most for one request: %s",
-		text, most, instead)
+	return status.Errorf(codes.InvalidArgument, "%s: its ranges have more than %d keys, or with a write more than %d MiB, the "+
+		"most for one request: %s", text, most, mostScanned>>20, instead)
 }
 
 // startAfter is start for a request that must wait for its price, and whose keys must be counted if it has spans.

@@ -27,6 +27,7 @@ type Ledger struct {
 	hash     func(key []byte) uint64
 	sizes    map[uint64]uint32
 	used     Size
+	largest  int64 // bytes of the largest key and value that there ever was
 	revision int64
 
 	last     int64 // ID of the newest reservation
@@ -55,6 +56,9 @@ func (l *Ledger) Most() Size {
 	return Size{Bytes: l.used.Bytes + l.pending.Bytes, Keys: l.used.Keys + l.pending.Keys}
 }
 
+// MostOf is how many bytes a number of the keys may have.
+func (l *Ledger) MostOf(keys int64) int64 { return min(l.Most().Bytes, keys*l.largest) }
+
 // Revision is that of the last change that the ledger was told of.
 func (l *Ledger) Revision() int64 { return l.revision }
 
@@ -64,6 +68,7 @@ func (l *Ledger) Put(key []byte, bytes int) {
 	before, known := l.sizes[hash]
 	after := uint32(min(max(bytes, 0), math.MaxUint32))
 	l.sizes[hash] = after
+	l.largest = max(l.largest, int64(after))
 	l.used.Bytes += int64(after) - int64(before)
 	if !known {
 		l.used.Keys++
@@ -99,7 +104,7 @@ func (l *Ledger) expire(now time.Time) {
 
 // Replace takes over what was counted again. Reservations go on, but for those that the count has seen.
 func (l *Ledger) Replace(counted *Ledger, now time.Time) {
-	l.hash, l.sizes, l.used, l.revision = counted.hash, counted.sizes, counted.used, counted.revision
+	l.hash, l.sizes, l.used, l.largest, l.revision = counted.hash, counted.sizes, counted.used, counted.largest, counted.revision
 	l.Advance(counted.revision, now)
 }
 

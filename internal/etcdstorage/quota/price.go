@@ -21,11 +21,13 @@ type Work struct {
 	Revisions int64
 	// Read and Written are bytes of responses and of requests that go through the log.
 	Read, Written int64
+	// Scanned are bytes of the values that it reads only to compare, sort or filter.
+	Scanned int64
 }
 
 // One unit is the work of a get of one small key: some 40 µs of one of the core's processors. The others are measured on
 // etcd v3.7.3: 140 ns for a key of the index, 1 µs for a value or a revision, 4 µs for a key that is deleted, and the bytes
-// that the core reads or logs in the time of a unit with its shipped size. Prices are for what work costs others, not for
+// that the core reads, logs or scans in the time of a unit. Prices are for what work costs others, not for
 // how long it takes.
 const (
 	loggedUnits       = 2.0
@@ -36,11 +38,13 @@ const (
 	revisionsOfUnit   = 100
 	readBytesOfUnit   = 16 << 10
 	loggedBytesOfUnit = 2 << 10
+	scanBytesOfUnit   = 512 << 10
 )
 
 // Units is the price. Each count adds its own, so that a correction is the price of a difference.
 func (w Work) Units() float64 {
 	return float64(w.Calls) + loggedUnits*float64(w.Logged) + float64(w.Parts)/partsOfUnit +
 		float64(w.Keys)/keysOfUnit + float64(w.Values)/valuesOfUnit + float64(w.Deleted)/deletionsOfUnit +
-		float64(w.Revisions)/revisionsOfUnit + float64(w.Read)/readBytesOfUnit + float64(w.Written)/loggedBytesOfUnit
+		float64(w.Revisions)/revisionsOfUnit + float64(w.Read)/readBytesOfUnit + float64(w.Written)/loggedBytesOfUnit +
+		float64(w.Scanned)/scanBytesOfUnit
 }

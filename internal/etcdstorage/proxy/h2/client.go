@@ -199,7 +199,9 @@ func (c *clientCall) Abandon() {
 	c.abandoned.Store(true)
 	if c.conn.answers.withdraw(&c.claim) && c.t.reset(&c.stream, Cancel, nil) {
 		c.conn.ended() // what the reader has of the answer is the reader's
-		c.sink.Done(nil, abandonedStatus())
+		status := abandonedStatus()
+		status.Unread = c.claim.size
+		c.sink.Done(nil, status)
 		c.conn.closeAway()
 	}
 }
@@ -223,10 +225,9 @@ func (c *clientCall) openWindow(b *Batch) {
 
 // wants claims room for an answer that has turned out to be large.
 func (c *clientCall) wants(size int, b *Batch) *Status {
-	c.claimed = true
+	c.claimed, c.claim.size = true, int64(size)
 	answers := c.conn.answers
 	if answers == nil {
-		c.claim.size = int64(size)
 		c.openWindow(b)
 		return nil
 	}
@@ -356,6 +357,9 @@ func (c *Conn) over(st *stream, b *Batch, status Status) {
 	c.answers.leave(&call.claim)
 	switch {
 	case call.inbox == nil:
+		if call.claimed && !call.answered {
+			status.Unread = call.claim.size
+		}
 		call.sink.Done(b, status)
 	case status.OK():
 		call.inbox.fail(io.EOF)

@@ -13,24 +13,16 @@ const nameCompaction = "CompactionRequest"
 
 // ParseCompact reads a CompactionRequest. etcd refuses nothing of it before it looks into its store.
 func ParseCompact(request []byte) (c Compaction, err error) {
-	var before seen
-	for len(request) > 0 {
-		r, rest, ok := next(request)
-		if !ok {
-			return Compaction{}, malformed(nameCompaction)
-		}
-		request = rest
+	err = fields(nameCompaction, request, func(r record) bool {
 		switch r.key {
 		case 1<<3 | varint:
 			c.Revision = int64(r.value)
 		case 2<<3 | varint:
 			c.Physical = r.value != 0
 		default:
-			return Compaction{}, unknown(nameCompaction, r)
+			return false
 		}
-		if before.again(r.num()) {
-			return Compaction{}, repeated(nameCompaction, r.num())
-		}
-	}
-	return c, nil
+		return true
+	})
+	return c, err
 }

@@ -23,13 +23,7 @@ type DeleteRangeInfo struct {
 const nameDelete = "DeleteRangeRequest"
 
 func parseDelete(message []byte) (q deleteRequest, err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return q, malformed(nameDelete)
-		}
-		message = rest
+	err = fields(nameDelete, message, func(r record) bool {
 		switch r.key {
 		case 1<<3 | length:
 			q.key = r.data
@@ -38,13 +32,11 @@ func parseDelete(message []byte) (q deleteRequest, err error) {
 		case 3<<3 | varint:
 			q.prevKV = r.value != 0
 		default:
-			return q, unknown(nameDelete, r)
+			return false
 		}
-		if before.again(r.num()) {
-			return q, repeated(nameDelete, r.num())
-		}
-	}
-	return q, nil
+		return true
+	})
+	return q, err
 }
 
 // check refuses what etcd's checkDeleteRequest refuses.

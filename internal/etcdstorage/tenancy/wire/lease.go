@@ -33,24 +33,18 @@ func AppendLeaseGrant(dst []byte, t *tenancy.Tenant, request []byte, draw uint32
 		return dst, LeaseGrant{}, errNoTenant
 	}
 	var g LeaseGrant
-	var before seen
-	for len(request) > 0 {
-		r, rest, ok := next(request)
-		if !ok {
-			return dst, LeaseGrant{}, malformed(nameGrant)
-		}
-		request = rest
+	if err := fields(nameGrant, request, func(r record) bool {
 		switch r.key {
 		case 1<<3 | varint:
 			g.TTL = int64(r.value)
 		case 2<<3 | varint:
 			g.Visible = int64(r.value)
 		default:
-			return dst, LeaseGrant{}, unknown(nameGrant, r)
+			return false
 		}
-		if before.again(r.num()) {
-			return dst, LeaseGrant{}, repeated(nameGrant, r.num())
-		}
+		return true
+	}); err != nil {
+		return dst, LeaseGrant{}, err
 	}
 	if g.Visible == 0 {
 		g.Visible, g.Drawn = int64(draw), true
@@ -96,22 +90,11 @@ func appendLeaseID(dst []byte, t *tenancy.Tenant, name string, request []byte) (
 
 // parseID reads a message whose only field is a number.
 func parseID(name string, message []byte) (id int64, err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return 0, malformed(name)
-		}
-		message = rest
-		if r.key != 1<<3|varint {
-			return 0, unknown(name, r)
-		}
-		if before.again(r.num()) {
-			return 0, repeated(name, r.num())
-		}
+	err = fields(name, message, func(r record) bool {
 		id = int64(r.value)
-	}
-	return id, nil
+		return r.key == 1<<3|varint
+	})
+	return id, err
 }
 
 // AppendLeaseTimeToLive is AppendLeaseRevoke for a LeaseTimeToLiveRequest. AppendLeaseTimeToLiveResponse wants the lease back.
@@ -121,24 +104,18 @@ func AppendLeaseTimeToLive(dst []byte, t *tenancy.Tenant, request []byte) ([]byt
 	}
 	var id int64
 	var keys bool
-	var before seen
-	for len(request) > 0 {
-		r, rest, ok := next(request)
-		if !ok {
-			return dst, 0, malformed(nameTimeToLive)
-		}
-		request = rest
+	if err := fields(nameTimeToLive, request, func(r record) bool {
 		switch r.key {
 		case 1<<3 | varint:
 			id = int64(r.value)
 		case 2<<3 | varint:
 			keys = r.value != 0
 		default:
-			return dst, 0, unknown(nameTimeToLive, r)
+			return false
 		}
-		if before.again(r.num()) {
-			return dst, 0, repeated(nameTimeToLive, r.num())
-		}
+		return true
+	}); err != nil {
+		return dst, 0, err
 	}
 	return appendBool(appendInt(dst, 1, t.Leases.Core(id)), 2, keys), id, nil
 }

@@ -66,28 +66,16 @@ func appendLeaseAnswer(dst []byte, t *tenancy.Tenant, name string, response []by
 		return dst, LeaseInfo{}, errNoTenant
 	}
 	var a leaseAnswer
-	var before seen
 	out := dst
-	for len(response) > 0 {
-		r, rest, ok := next(response)
-		if !ok {
-			return dst, LeaseInfo{}, undecodable(name)
-		}
-		response = rest
-		var err error
+	err := responseFields(name, response, func(r record) (once bool, err error) {
 		if r.key == 5<<3|length && name == nameTimeToLiveResponse {
-			if out, err = a.key(out, t, r.data); err != nil {
-				return dst, LeaseInfo{}, err
-			}
-			continue // the one field that repeats
+			out, err = a.key(out, t, r.data)
+			return false, err // the one field that repeats
 		}
-		known, err := a.field(name, r)
-		if err == nil && known && before.again(r.num()) {
-			err = foreign(name, "a field twice")
-		}
-		if err != nil {
-			return dst, LeaseInfo{}, err
-		}
+		return a.field(name, r)
+	})
+	if err != nil {
+		return dst, LeaseInfo{}, err
 	}
 	if name != nameRevokeResponse && a.id != t.Leases.Core(asked) {
 		return dst, LeaseInfo{}, foreign(name, "another lease than the one asked for")
@@ -154,29 +142,21 @@ func AppendLeaseLeasesResponse(dst []byte, t *tenancy.Tenant, response []byte) (
 		return dst, LeaseInfo{}, errNoTenant
 	}
 	var info LeaseInfo
-	var before seen
 	out := dst
-	for len(response) > 0 {
-		r, rest, ok := next(response)
-		if !ok {
-			return dst, LeaseInfo{}, undecodable(nameLeasesResponse)
-		}
-		response = rest
-		var err error
+	err := responseFields(nameLeasesResponse, response, func(r record) (once bool, err error) {
 		switch r.key {
 		case 1<<3 | length:
-			if before.again(r.num()) {
-				return dst, LeaseInfo{}, foreign(nameLeasesResponse, "a field twice")
-			}
 			if info.Header, err = parseHeader(r.data); err == nil {
 				out = AppendHeaderField(out, info.Header.For(t))
 			}
+			return true, err
 		case 2<<3 | length:
 			out, err = appendLeaseStatus(out, t, r.data, &info)
 		}
-		if err != nil {
-			return dst, LeaseInfo{}, err
-		}
+		return false, err
+	})
+	if err != nil {
+		return dst, LeaseInfo{}, err
 	}
 	return out, info, nil
 }
@@ -184,20 +164,14 @@ func AppendLeaseLeasesResponse(dst []byte, t *tenancy.Tenant, response []byte) (
 // appendLeaseStatus appends one LeaseStatus if it is the tenant's.
 func appendLeaseStatus(dst []byte, t *tenancy.Tenant, message []byte, info *LeaseInfo) ([]byte, error) {
 	var core int64
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return dst, undecodable(nameLeaseStatus)
-		}
-		message = rest
+	if err := responseFields(nameLeaseStatus, message, func(r record) (bool, error) {
 		if r.key != 1<<3|varint {
-			continue
-		}
-		if before.again(r.num()) {
-			return dst, foreign(nameLeaseStatus, "a field twice")
+			return false, nil
 		}
 		core = int64(r.value)
+		return true, nil
+	}); err != nil {
+		return dst, err
 	}
 	visible, ok := t.Leases.Visible(core)
 	if !ok {

@@ -39,13 +39,7 @@ type Put struct {
 const namePut = "PutRequest"
 
 func parsePut(message []byte) (q putRequest, err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return q, malformed(namePut)
-		}
-		message = rest
+	err = fields(namePut, message, func(r record) bool {
 		switch r.key {
 		case 1<<3 | length:
 			q.key = r.data
@@ -60,13 +54,11 @@ func parsePut(message []byte) (q putRequest, err error) {
 		case 6<<3 | varint:
 			q.ignoreLease = r.value != 0
 		default:
-			return q, unknown(namePut, r)
+			return false
 		}
-		if before.again(r.num()) {
-			return q, repeated(namePut, r.num())
-		}
-	}
-	return q, nil
+		return true
+	})
+	return q, err
 }
 
 // check refuses what etcd's checkPutRequest refuses.

@@ -37,13 +37,7 @@ const smallLimit = 500
 const nameRange = "RangeRequest"
 
 func parseRange(message []byte) (q rangeRequest, err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return q, malformed(nameRange)
-		}
-		message = rest
+	err = fields(nameRange, message, func(r record) bool {
 		switch r.key {
 		case 1<<3 | length:
 			q.key = r.data
@@ -51,14 +45,12 @@ func parseRange(message []byte) (q rangeRequest, err error) {
 			q.end = r.data
 		default:
 			if !q.scalar(r) {
-				return q, unknown(nameRange, r)
+				return false
 			}
 		}
-		if before.again(r.num()) {
-			return q, repeated(nameRange, r.num())
-		}
-	}
-	return q, nil
+		return true
+	})
+	return q, err
 }
 
 // scalar takes over a number and tells whether it is known.

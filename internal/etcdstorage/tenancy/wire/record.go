@@ -60,6 +60,44 @@ func (s *seen) again(num protowire.Number) bool {
 	return false
 }
 
+// responseFields reads a response of the core; take reports whether there may be only one of a field.
+func responseFields(name string, message []byte, take func(r record) (once bool, err error)) error {
+	var before seen
+	for len(message) > 0 {
+		r, rest, ok := next(message)
+		if !ok {
+			return undecodable(name)
+		}
+		message = rest
+		once, err := take(r)
+		if err == nil && once && before.again(r.num()) {
+			err = foreign(name, "a field twice")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields reads a request that has each field once; take reports whether it knows one.
+func fields(name string, message []byte, take func(r record) bool) error {
+	var before seen
+	for len(message) > 0 {
+		r, rest, ok := next(message)
+		switch {
+		case !ok:
+			return malformed(name)
+		case !take(r):
+			return unknown(name, r)
+		case before.again(r.num()):
+			return repeated(name, r.num())
+		}
+		message = rest
+	}
+	return nil
+}
+
 // mark is a length-prefixed message that is being appended.
 type mark struct{ start, width int }
 

@@ -49,43 +49,36 @@ type answer struct {
 // KV RPCs, dst may end where response begins, in one array, if the tenant has no offset of revisions: an answer never becomes longer, so that it
 // can be rewritten where it is. What response held is gone then.
 func AppendRangeResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
-	if !t.Valid() {
-		return dst, ResponseInfo{}, errNoTenant
-	}
-	a := answer{tenant: t, dst: dst}
-	return a.done(dst, a.rangeResponse(response, true))
+	return appendResponse(dst, t, nameRangeResponse, response)
 }
 
 // AppendRangeStreamResponse is AppendRangeResponse for one chunk of a RangeStream, whose header, count and more stand in the last one.
 func AppendRangeStreamResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
-	if !t.Valid() {
-		return dst, ResponseInfo{}, errNoTenant
-	}
-	a := answer{tenant: t, dst: dst}
-	return a.done(dst, a.streamResponse(response))
+	return appendResponse(dst, t, nameStreamResponse, response)
 }
 
 // AppendPutResponse appends the tenant's PutResponse for the core's. On any error dst comes back as it was given.
 func AppendPutResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
-	if !t.Valid() {
-		return dst, ResponseInfo{}, errNoTenant
-	}
-	a := answer{tenant: t, dst: dst}
-	return a.done(dst, a.putResponse(response, true))
+	return appendResponse(dst, t, namePutResponse, response)
 }
 
 // AppendDeleteRangeResponse appends the tenant's DeleteRangeResponse for the core's. On any error dst comes back as it was given.
 func AppendDeleteRangeResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
+	return appendResponse(dst, t, nameDeleteResponse, response)
+}
+
+// AppendTxnResponse appends the tenant's TxnResponse for the core's. On any error dst comes back as it was given.
+func AppendTxnResponse(dst []byte, t *tenancy.Tenant, response []byte) ([]byte, ResponseInfo, error) {
+	return appendResponse(dst, t, nameTxnResponse, response)
+}
+
+// appendResponse walks a response: all or nothing.
+func appendResponse(dst []byte, t *tenancy.Tenant, name string, response []byte) ([]byte, ResponseInfo, error) {
 	if !t.Valid() {
 		return dst, ResponseInfo{}, errNoTenant
 	}
 	a := answer{tenant: t, dst: dst}
-	return a.done(dst, a.deleteResponse(response, true))
-}
-
-// done ends a walk: all or nothing.
-func (a *answer) done(dst []byte, err error) ([]byte, ResponseInfo, error) {
-	if err != nil {
+	if err := a.walk(name, response, t.Limits.MaxTxnOps(), true); err != nil {
 		return dst, ResponseInfo{}, err
 	}
 	return a.dst, a.info, nil
@@ -110,127 +103,82 @@ func (a *answer) kv(num protowire.Number, message []byte) (err error) {
 	return err
 }
 
-func (a *answer) rangeResponse(message []byte, top bool) (err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return undecodable(nameRangeResponse)
-		}
-		message = rest
-		switch r.key {
-		case 1<<3 | length:
-			err = a.header(r.data, top)
-		case 2<<3 | length:
-			if err = a.kv(2, r.data); err != nil {
-				return err
-			}
-			continue // the one field that repeats
-		case 3<<3 | varint:
-			a.dst = appendBool(a.dst, 3, r.value != 0)
-			a.info.More = a.info.More || top && r.value != 0
-		case 4<<3 | varint:
-			a.dst = appendInt(a.dst, 4, int64(r.value))
-			a.info.Counted += int64(r.value)
-			if top {
-				a.info.Count = int64(r.value)
-			}
-		default:
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if before.again(r.num()) {
-			return foreign(nameRangeResponse, "a field twice")
-		}
-	}
-	return nil
+// walk takes over a response. depth is how many levels of Txns may still follow inside: a response nests no deeper than its
+// request, whose budget of operations shrinks by at least one per level.
+func (a *answer) walk(name string, message []byte, depth int, top bool) error {
+	a.info.Wrote = a.info.Wrote || name == namePutResponse
+	return responseFields(name, message, func(r record) (bool, error) { return a.field(name, r, depth, top) })
 }
 
-func (a *answer) streamResponse(message []byte) error {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return undecodable(nameStreamResponse)
-		}
-		message = rest
-		if r.key != 1<<3|length {
-			continue
-		}
-		if before.again(r.num()) {
-			return foreign(nameStreamResponse, "a field twice")
-		}
-		var m mark
-		a.dst, m = open(a.dst, 1, len(r.data))
-		if err := a.rangeResponse(r.data, true); err != nil {
-			return err
-		}
-		a.dst = shut(a.dst, m)
+// field takes over one field and reports whether there may be only one of it.
+func (a *answer) field(name string, r record, depth int, top bool) (once bool, err error) {
+	switch {
+	case name == nameRangeResponse:
+		return a.rangeField(r, top)
+	case name == nameStreamResponse:
+		return a.streamField(r)
+	case r.key == 1<<3|length:
+		return true, a.header(r.data, top)
+	case name == namePutResponse && r.key == 2<<3|length:
+		return true, a.kv(2, r.data)
+	case name == nameDeleteResponse:
+		return a.deleteField(r, top)
+	case name == nameTxnResponse && r.key == 2<<3|varint:
+		a.dst = appendBool(a.dst, 2, r.value != 0)
+		a.info.Succeeded = a.info.Succeeded || top && r.value != 0
+		return true, nil
+	case name == nameTxnResponse && r.key == 3<<3|length:
+		return false, a.op(r.data, depth)
 	}
-	return nil
+	return false, nil
 }
 
-func (a *answer) putResponse(message []byte, top bool) (err error) {
-	a.info.Wrote = true
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return undecodable(namePutResponse)
+func (a *answer) deleteField(r record, top bool) (once bool, err error) {
+	switch r.key {
+	case 2<<3 | varint:
+		a.dst = appendInt(a.dst, 2, int64(r.value))
+		a.info.Wrote = a.info.Wrote || r.value != 0
+		a.info.Removed += int64(r.value)
+		if top {
+			a.info.Deleted = int64(r.value)
 		}
-		message = rest
-		switch r.key {
-		case 1<<3 | length:
-			err = a.header(r.data, top)
-		case 2<<3 | length:
-			err = a.kv(2, r.data)
-		default:
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if before.again(r.num()) {
-			return foreign(namePutResponse, "a field twice")
-		}
+		return true, nil
+	case 3<<3 | length:
+		return false, a.kv(3, r.data)
 	}
-	return nil
+	return false, nil
 }
 
-func (a *answer) deleteResponse(message []byte, top bool) (err error) {
-	var before seen
-	for len(message) > 0 {
-		r, rest, ok := next(message)
-		if !ok {
-			return undecodable(nameDeleteResponse)
+func (a *answer) rangeField(r record, top bool) (once bool, err error) {
+	switch r.key {
+	case 2<<3 | length:
+		return false, a.kv(2, r.data)
+	case 1<<3 | length:
+		return true, a.header(r.data, top)
+	case 3<<3 | varint:
+		a.dst = appendBool(a.dst, 3, r.value != 0)
+		a.info.More = a.info.More || top && r.value != 0
+	case 4<<3 | varint:
+		a.dst = appendInt(a.dst, 4, int64(r.value))
+		a.info.Counted += int64(r.value)
+		if top {
+			a.info.Count = int64(r.value)
 		}
-		message = rest
-		switch r.key {
-		case 1<<3 | length:
-			err = a.header(r.data, top)
-		case 2<<3 | varint:
-			a.dst = appendInt(a.dst, 2, int64(r.value))
-			a.info.Wrote = a.info.Wrote || r.value != 0
-			a.info.Removed += int64(r.value)
-			if top {
-				a.info.Deleted = int64(r.value)
-			}
-		case 3<<3 | length:
-			if err = a.kv(3, r.data); err != nil {
-				return err
-			}
-			continue // the one field that repeats
-		default:
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if before.again(r.num()) {
-			return foreign(nameDeleteResponse, "a field twice")
-		}
+	default:
+		return false, nil
 	}
-	return nil
+	return true, nil
+}
+
+func (a *answer) streamField(r record) (once bool, err error) {
+	if r.key != 1<<3|length {
+		return false, nil
+	}
+	var m mark
+	a.dst, m = open(a.dst, 1, len(r.data))
+	if err := a.walk(nameRangeResponse, r.data, 0, true); err != nil {
+		return false, err
+	}
+	a.dst = shut(a.dst, m)
+	return true, nil
 }

@@ -96,14 +96,7 @@ func secondWatch(message []byte) error {
 
 // parseNothing reads a message that has no fields.
 func parseNothing(name string, message []byte) error {
-	if len(message) == 0 {
-		return nil
-	}
-	r, _, ok := next(message)
-	if !ok {
-		return malformed(name)
-	}
-	return unknown(name, r)
+	return fields(name, message, func(record) bool { return false })
 }
 
 func parseWatchCreate(t *tenancy.Tenant, message []byte) (w WatchRequest, err error) {
