@@ -91,6 +91,28 @@ func (w *World) Stabilization() time.Duration {
 	return 0
 }
 
+// PromoteAfter is how long a reflector must be lost before a spare takes its place.
+func (w *World) PromoteAfter() time.Duration {
+	if d := w.Topology.Spec.Failure.PromoteAfter; d != nil {
+		return d.Duration
+	}
+	return 0
+}
+
+// Spares is how many spares there may be at most.
+func (w *World) Spares() int {
+	if count := w.Topology.Spec.Failure.Spares; count != nil {
+		return int(*count)
+	}
+	return v1alpha1.MaxSpares
+}
+
+// IsSpare reports that the topology's status names a node as the spare of a reflector that it takes the place of.
+func (w *World) IsSpare(node string) bool {
+	return slices.ContainsFunc(w.Topology.Status.Spares,
+		func(s v1alpha1.Spare) bool { return s.Node == node && s.Reflector != "" })
+}
+
 // Zone is the value of the first topology key on a node, "" without keys.
 func (w *World) Zone(n *Node) string {
 	if keys := w.Topology.Spec.TopologyKeys; len(keys) > 0 {

@@ -51,6 +51,8 @@ type Plan struct {
 	// reflectors, "" if none have.
 	Lost     []v1alpha1.LostReflector
 	Isolated string
+	// Spares is what the topology's status must say of spares, sorted by name.
+	Spares []v1alpha1.Spare
 	// Baseline is what is believed of the cluster from now on; it is kept in the topology's status. Confirm says that a
 	// list of the API server would let more be believed ([World.Confirmed]).
 	Baseline *v1alpha1.Baseline

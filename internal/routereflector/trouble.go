@@ -44,6 +44,8 @@ type Trouble struct {
 	Alone bool
 	// Reported is the time of the newest report about a lost reflector.
 	Reported time.Time
+	// Spare is the node that takes its place until it returns or is demoted, "" for none.
+	Spare string
 }
 
 // IsLost reports that the reflector's Node is Ready, and its witnesses have lost it.
@@ -61,8 +63,28 @@ func (t *Trouble) Gone(now time.Time) bool {
 	return !now.Before(t.Until) && (t.Alone || t.Off || t.NoAnswer || enough)
 }
 
+// NeedsSpare reports whether a spare takes the reflector's place already: it has been lost for some time, those who
+// decide later whether it is given up report so, and nobody reports a session.
+func (t *Trouble) NeedsSpare(now time.Time, after time.Duration) bool {
+	if now.Before(t.Since.Add(after)) {
+		return false
+	}
+	most := Quorum
+	if !t.IsLost() {
+		most = min(Quorum, len(t.Observers()))
+	}
+	return t.Off || t.NoAnswer || len(t.Held) == 0 && len(t.Lost) > 0 && len(t.Lost) >= most
+}
+
 // Describe is the trouble in words: how long it may last, and whose report is missing.
 func (t *Trouble) Describe(now time.Time) string {
+	if t.Spare != "" {
+		return t.describe(now) + fmt.Sprintf("; until then %s takes its place", t.Spare)
+	}
+	return t.describe(now)
+}
+
+func (t *Trouble) describe(now time.Time) string {
 	if t.IsLost() {
 		return t.describeLost(now)
 	}

@@ -85,8 +85,9 @@ type Node struct {
 	// LostSince is since when the node, a reflector of the topology, has been lost by its witnesses although its Node
 	// is Ready; zero for not. [World.Witnessed] sets it.
 	LostSince time.Time
-	// Dead reports that this has been so for the grace period: nothing waits for its sessions any more, and the model
-	// counts on none. Before, steps wait for them, as for those of any reflector.
+	// Dead reports that this has been so until a spare can take its place, or for the grace period where there is none:
+	// nothing waits for its sessions any more, and the model counts on none. Before, steps wait for them, as for those of
+	// any reflector.
 	Dead bool
 	// Workloads counts the pods on the node that belong to no DaemonSet and are not static.
 	Workloads int

@@ -53,6 +53,8 @@ type Map struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Troubles are what its operator reports to be wrong with it as a whole.
 	Troubles []string `json:"troubles,omitempty"`
+	// Spares are the nodes that take the place of lost reflectors, or would.
+	Spares []v1alpha1.Spare `json:"spares,omitempty"`
 	// Groups are the spines first, then the groups by number, then clients that are in no group.
 	Groups []Group `json:"groups"`
 }
@@ -124,7 +126,7 @@ func troubles(t *v1alpha1.RouteReflectorTopology) (out []string) {
 func mapOf(t *v1alpha1.RouteReflectorTopology, nodes []Node) (Map, error) {
 	m := Map{
 		Name: t.Name, Phase: string(t.Status.Phase), Mode: string(t.Status.Mode), Mesh: string(t.Status.Mesh),
-		Sessions: t.Status.Sessions.Summary, Troubles: troubles(t),
+		Sessions: t.Status.Sessions.Summary, Troubles: troubles(t), Spares: t.Status.Spares,
 	}
 	for _, c := range t.Status.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && c.Status == metav1.ConditionTrue {

@@ -90,6 +90,7 @@ func deep() (v1alpha1.RouteReflectorTopology, []topology.Node) {
 	reflector := func(name, id, role string, clients, established int32) {
 		status.Reflectors = append(status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Zone: "b", ClusterID: id, Role: role, Clients: clients, Established: established})
 	}
+	status.Spares = []v1alpha1.Spare{{Node: "c1", Zone: "a"}, {Node: "c4", Reflector: "r1"}}
 	reflector("s1", "244.0.0.2", "Reflector", 0, 0)
 	reflector("s2", "244.0.0.2", "Reflector", 0, 0)
 	reflector("r1", "244.0.0.1", "Reflector", 2, 2)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -52,6 +53,9 @@ func (t tree) topology(m Map) {
 	t.out.WriteString(title)
 	if m.WaitingFor != "" {
 		t.out.WriteString(t.wrapped("waiting for: ", "             ", strings.Fields(m.WaitingFor)))
+	}
+	if len(m.Spares) > 0 {
+		t.out.WriteString(t.wrapped("spares: ", "        ", strings.Fields(v1alpha1.DescribeSpares(m.Spares))))
 	}
 	for i, g := range m.Groups {
 		here, below := branches(i == len(m.Groups)-1)

@@ -30,6 +30,9 @@ const (
 // MaxLostReflectors is how many lost reflectors a status names.
 const MaxLostReflectors = 16
 
+// MaxSpares is how many spares a status names.
+const MaxSpares = 16
+
 // Types of conditions, alongside Ready, which is their summary.
 const (
 	// ConditionAccepted: the spec is valid. If False, the message names the wrong field, or the other topology with the same clients.

@@ -38,6 +38,7 @@ func SetDefaults(t *RouteReflectorTopology) {
 	set(&s.Failure.NotReadyGrace, minutes(2))
 	set(&s.Failure.UnreachableGrace, minutes(1))
 	setPointer(&s.Failure.Stabilization, minutes(5))
+	setPointer(&s.Failure.PromoteAfter, metav1.Duration{Duration: 3 * time.Second})
 	set(&s.Rollout.Mode, RolloutAuto)
 	set(&s.Rollout.MaxUnavailable, 1)
 	set(&s.Rollout.SessionTimeout, minutes(3))

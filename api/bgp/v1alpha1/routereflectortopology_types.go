@@ -266,6 +266,19 @@ type Failure struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="spec.failure.stabilization: must be from 0s to 24h"
 	// +optional
 	Stabilization *metav1.Duration `json:"stabilization,omitempty"`
+	// spares is how many nodes are chosen beforehand to take the place of a reflector that is lost, 0 to 16. A spare is an
+	// ordinary client until then, without a label. Absent: one for each zone that has a reflector. 0: a lost reflector is
+	// replaced after its grace period, no sooner.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	// +optional
+	Spares *int32 `json:"spares,omitempty"`
+	// promoteAfter is how long a reflector must be lost before its spare is promoted. The lost one keeps its role until
+	// its grace period is over. Default 3s.
+	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="spec.failure.promoteAfter: must be from 0s to 24h"
+	// +optional
+	PromoteAfter *metav1.Duration `json:"promoteAfter,omitempty"`
 }
 
 // Rollout says how changes are made.
@@ -436,6 +449,12 @@ type RouteReflectorTopologyStatus struct {
 	// +listMapKey=node
 	// +optional
 	LostReflectors []LostReflector `json:"lostReflectors,omitempty"`
+	// spares are the nodes that would take the place of a lost reflector, and those that have; 16 at most.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=node
+	// +optional
+	Spares []Spare `json:"spares,omitempty"`
 	// plan is what is to be done next.
 	// +optional
 	Plan *PlanStatus `json:"plan,omitempty"`
@@ -523,29 +542,6 @@ type SessionCount struct {
 	// silentClients is the number of clients with which none of their reflectors has a session.
 	// +optional
 	SilentClients int32 `json:"silentClients,omitempty"`
-}
-
-// SilentClient is a client without a session.
-type SilentClient struct {
-	// node is the name of the Node.
-	Node string `json:"node"`
-	// since is when it was first seen without one.
-	Since metav1.Time `json:"since"`
-	// lastObserved is when its reflectors were last asked.
-	LastObserved metav1.Time `json:"lastObserved"`
-	// reason is what the reflectors reported, and what to look at.
-	Reason string `json:"reason"`
-}
-
-// LostReflector is a reflector that other nodes reported to have lost.
-type LostReflector struct {
-	// node is the name of the Node.
-	Node string `json:"node"`
-	// since is when the second of them lost it.
-	Since metav1.Time `json:"since"`
-	// until is when two of them had a session with it again, or when it ceased to be a reflector; absent while it is lost.
-	// +optional
-	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // ReflectorStatus is one reflector.

@@ -25,6 +25,8 @@ type Choice struct {
 	Design design.Design
 	// Groups are the groups of those who shall be reflectors, by name.
 	Groups map[string]int
+	// Spares are the nodes that take the place of lost reflectors, or would, by name.
+	Spares []v1alpha1.Spare
 }
 
 // Names lists who was chosen, sorted.
@@ -47,23 +49,25 @@ func (c Choice) Least() int {
 
 // Choose picks the nodes that shall be reflectors. Anyone who is one stays one in its group, unless that leaves a zone
 // without a reflector in which there could be one, or is about to leave the cluster. A tainted incumbent stays: it
-// works. Where there are too few nodes, the groups whose reflectors are made first have theirs. At the end of a
-// topology it is nobody.
+// works. Where there are too few nodes, the groups whose reflectors are made first have theirs. A lost reflector whose
+// spare takes its place stays as well, until it is given up. At the end of a topology it is nobody.
 func Choose(w *rr.World, d design.Design) Choice {
 	if w.Exiting() {
 		return Choice{Design: d}
 	}
-	incumbents, others := divided(rank.Eligible(w))
+	f := divided(rank.Eligible(w))
 	out := Choice{Design: d, Groups: map[string]int{}}
 	taken := func(c rank.Candidate) bool { _, is := out.Groups[c.Node.Name]; return is }
 	for _, g := range PromotionOrder(w, d) {
 		// Incumbents of other groups keep their cluster IDs, or go.
-		in := slices.DeleteFunc(slices.Clone(incumbents[g]), taken)
-		in = append(in, others.best(most(w, d, g), taken)...)
-		for _, name := range pickGroup(w, d, g, in) {
+		in := slices.DeleteFunc(slices.Clone(f.incumbents[g]), taken)
+		in = append(in, f.others.best(most(w, d, g), taken)...)
+		for _, name := range pickGroup(w, d, g, in, nil) {
 			out.Groups[name] = g
 		}
 	}
+	f.cover(w, &out)
+	f.spares(w, &out)
 	return out
 }
 
@@ -71,27 +75,32 @@ func Choose(w *rr.World, d design.Design) Choice {
 // nothing but their order decides between them: of each list the first are enough.
 type newcomers [][]rank.Candidate
 
-// divided are the incumbents by their group, and the newcomers.
-func divided(all []rank.Candidate) (incumbents map[int][]rank.Candidate, others newcomers) {
-	incumbents = map[int][]rank.Candidate{}
-	lists := map[string]int{}
+// field are the candidates: the incumbents by their group, and the newcomers.
+type field struct {
+	incumbents map[int][]rank.Candidate
+	others     newcomers
+}
+
+// divided are all candidates.
+func divided(all []rank.Candidate) field {
+	f, lists := field{incumbents: map[int][]rank.Candidate{}}, map[string]int{}
 	for _, c := range all {
 		if c.Incumbent {
-			incumbents[c.Node.Group()] = append(incumbents[c.Node.Group()], c)
+			f.incumbents[c.Node.Group()] = append(f.incumbents[c.Node.Group()], c)
 			continue
 		}
 		key := strings.Join(append([]string{strconv.Itoa(int(c.Suits))}, c.Domains...), "\x00")
 		at, known := lists[key]
 		if !known {
-			at = len(others)
-			lists[key], others = at, append(others, nil)
+			at = len(f.others)
+			lists[key], f.others = at, append(f.others, nil)
 		}
-		others[at] = append(others[at], c)
+		f.others[at] = append(f.others[at], c)
 	}
-	for _, list := range others {
+	for _, list := range f.others {
 		slices.SortFunc(list, rank.Candidate.Compare)
 	}
-	return incumbents, others
+	return f
 }
 
 // best are the first of each list that are not taken.
@@ -119,8 +128,8 @@ func most(w *rr.World, d design.Design, g int) int {
 	return d.Size(g)
 }
 
-// pickGroup picks the reflectors of a group.
-func pickGroup(w *rr.World, d design.Design, g int, from []rank.Candidate) []string {
+// pickGroup picks the reflectors of a group, as if some nodes were not there.
+func pickGroup(w *rr.World, d design.Design, g int, from []rank.Candidate, without map[string]bool) []string {
 	perZone := w.Topology.Spec.Sizing.PerZone
 	if perZone == nil {
 		return pick(w, from, d.Size(g))
@@ -128,7 +137,7 @@ func pickGroup(w *rr.World, d design.Design, g int, from []rank.Candidate) []str
 	var chosen []string
 	for _, zone := range zones(from) {
 		in := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool { return c.Domains[0] != zone })
-		chosen = append(chosen, pick(w, in, PerZone(w, *perZone, zone))...)
+		chosen = append(chosen, pick(w, in, PerZone(w, *perZone, zone, without))...)
 	}
 	return chosen
 }
@@ -142,16 +151,16 @@ func zones(all []rank.Candidate) []string {
 	return slices.Compact(zones)
 }
 
-// PerZone is the old operator's formula for one zone, in whole numbers. A number that is too great by now stays until
-// the clients would have to grow by more than the hysteresis to call for it again.
-func PerZone(w *rr.World, p v1alpha1.PerZone, zone string) int {
+// PerZone is the old operator's formula for one zone, in whole numbers, as if some reflectors were none. A number that is
+// too great by now stays until the clients would have to grow by more than the hysteresis to call for it again.
+func PerZone(w *rr.World, p v1alpha1.PerZone, zone string, without map[string]bool) int {
 	key, clients, current := w.Topology.Spec.TopologyKeys[0], 0, 0
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		if n.Labels[key] != zone {
 			continue
 		}
-		if n.Incumbent(&w.Topology) {
+		if n.Incumbent(&w.Topology) && !without[n.Name] {
 			current++
 		}
 		if n.Speaks() && rr.Selects(w.Topology.Spec.ClientSelector, n.Labels) {
@@ -244,9 +253,15 @@ func Reflectors(w *rr.World, chosen Choice) []rr.Reflector {
 		switch {
 		case wanted && (!n.IsReflectorOf(&w.Topology) || n.Group() != g || n.ClusterID != r.ClusterID):
 			r.Role, r.Reason = rr.RoleJoining, whyChosen(w, n, r)
+			if lost := chosen.covers(n.Name); lost != "" {
+				r.Reason = fmt.Sprintf("it takes the place of %s, which is lost; %s", lost, r.Reason)
+			}
 		case !wanted:
 			r.Role, r.Reason = rr.RoleLeaving, whyLeaving(w, n)
 			r.ClusterID = cmp.Or(n.ClusterID, r.ClusterID)
+		case chosen.CoveredBy(n.Name) != "":
+			r.Reason = fmt.Sprintf("it is lost, or was a moment ago, and keeps its role for now; %s takes its place",
+				chosen.CoveredBy(n.Name))
 		case rank.Reluctance(w, n) != "":
 			r.Reason = rank.Reluctance(w, n) + ", and stays until another node can replace it"
 		}

@@ -233,13 +233,25 @@ func (r *Reconciler) steps(s *scene, m *memory, o outcome) (steps []step, next t
 	}
 	switch {
 	case busy(plan) || len(steps) > 0 || len(s.statuses) > len(plan.Standing) || s.observing(plan):
-		return steps, r.Timing.Poll
+		return steps, s.due(plan, r.Timing.Poll)
 	case s.exiting() && o.act:
 		return []step{finalizer(false)}, r.Timing.Coalesce
 	case !s.podsRead:
 		return nil, r.Timing.Poll
 	}
 	return nil, 0
+}
+
+// due is the time until the next round: until a spare can take the place of a reflector, if that is sooner than another
+// time.
+func (s *scene) due(plan routereflector.Plan, most time.Duration) time.Duration {
+	for i := range plan.Troubles {
+		left := plan.Troubles[i].Since.Add(s.world.PromoteAfter()).Sub(s.world.Now)
+		if s.world.Spares() > 0 && left > 0 && left < most {
+			most = left
+		}
+	}
+	return most
 }
 
 // busy reports that there is something to do or to ask.

@@ -114,7 +114,7 @@ func TestADeadBIRDReturns(t *testing.T) {
 	const nodes = 9
 	s := newStage(t, nodes)
 	first := s.start()
-	s.create("main", "{mode: Flat, failure: {unreachableGrace: 10m}}")
+	s.create("main", "{mode: Flat, failure: {unreachableGrace: 10m, promoteAfter: 10m}}")
 	s.await("main", v1alpha1.PhaseReady)
 	s.expectOnlyStanding()
 	before, changes := s.reflectors(), len(s.sim.Changes())
@@ -135,5 +135,47 @@ func TestADeadBIRDReturns(t *testing.T) {
 	}
 	if after := s.reflectors(); !slices.Equal(after, before) || len(s.sim.Changes()) != changes {
 		t.Errorf("the reflectors are %v, were %v; %+v", after, before, s.sim.Changes()[changes:])
+	}
+}
+
+// The spare that the status names takes the place of a reflector whose BIRD is dead, while that keeps its role. When it
+// returns, under a new leader, one of the two ceases to be a reflector later, and nothing else is written on Nodes.
+func TestASpareTakesOverUntilTheLostOneReturns(t *testing.T) {
+	const nodes = 9
+	s := newStage(t, nodes)
+	first := s.start()
+	s.create("main", "{mode: Flat, failure: {unreachableGrace: 10m, promoteAfter: 1s, stabilization: 0s}}")
+	s.await("main", v1alpha1.PhaseReady)
+	s.expectOnlyStanding()
+	before, changes := s.reflectors(), len(s.sim.Changes())
+	victim := before[0]
+	var named []v1alpha1.Spare
+	testkit.Eventually(t, "spares to be named", func() string {
+		named = s.topology("main").Status.Spares
+		return map[bool]string{false: "there are none"}[len(named) > 0]
+	})
+	s.deadBIRD(victim, nodes, true)
+	seen := s.changes(changes + 1)[changes:]
+	if len(seen) != 1 || seen[0].What != "promote" ||
+		!slices.ContainsFunc(named, func(n v1alpha1.Spare) bool { return n.Node == seen[0].Node }) {
+		t.Fatalf("%+v, the spares were %+v", seen, named)
+	}
+	is := s.awaitLost(victim).Status
+	inUse := slices.DeleteFunc(is.Spares, func(n v1alpha1.Spare) bool { return n.Reflector != victim })
+	if len(inUse) != 1 || inUse[0].Node != seen[0].Node || inUse[0].Since == nil || inUse[0].Until != nil {
+		t.Errorf("the spares are %+v", is.Spares)
+	}
+	first.stop()
+	s.start()
+	s.deadBIRD(victim, nodes, false)
+	testkit.Eventually(t, "three reflectors again", func() string {
+		if is := s.topology("main").Status; len(is.Reflectors) != 3 || is.Phase != v1alpha1.PhaseReady {
+			return fmt.Sprintf("%s, %+v", is.Phase, is.Reflectors)
+		}
+		return ""
+	})
+	seen = s.sim.Changes()[changes:]
+	if len(seen) != 2 || seen[1].What != "demote" || seen[1].Node != victim && seen[1].Node != seen[0].Node {
+		t.Errorf("%+v", seen)
 	}
 }

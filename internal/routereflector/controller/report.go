@@ -222,6 +222,7 @@ func essence(in v1alpha1.RouteReflectorTopologyStatus) v1alpha1.RouteReflectorTo
 	for i := range out.SilentClients {
 		out.SilentClients[i].LastObserved, out.SilentClients[i].Reason = metav1.Time{}, ""
 	}
+	out.Spares = slices.DeleteFunc(out.Spares, func(c v1alpha1.Spare) bool { return c.Reflector == "" })
 	if out.Plan != nil {
 		out.Plan.WaitingFor, out.Plan.Steps = "", nil
 	}
@@ -257,7 +258,8 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	was, plan := s.topology.Status, o.plan
 	is := v1alpha1.RouteReflectorTopologyStatus{
 		ObservedGeneration: s.topology.Generation, Mode: plan.Mode, Clients: int32(plan.Clients), Groups: groups(plan),
-		Mesh: meshState(s), Baseline: plan.Baseline, LostReflectors: plan.Lost, Record: routereflector.Without(plan.Record, plan.Stale...), Emergency: plan.Emergency,
+		Mesh: meshState(s), Baseline: plan.Baseline, LostReflectors: plan.Lost,
+		Spares: plan.Spares, Record: routereflector.Without(plan.Record, plan.Stale...), Emergency: plan.Emergency,
 		Conditions: slices.Clone(was.Conditions),
 	}
 	for _, reflector := range plan.Reflectors {

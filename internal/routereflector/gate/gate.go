@@ -27,6 +27,9 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 		if w.Restores(step) {
 			return ""
 		}
+		if w.IsSpare(step.Node) && !w.Mesh.On {
+			return unseenSpare(w, step)
+		}
 		// At most one reflector is without its sessions at any time: the one that has just been made.
 		return cmp.Or(unsettled(w, w.Working(nil)), silentCandidate(w, step))
 	case rr.Demote:
@@ -55,6 +58,26 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 		// these take nothing away that is in use
 	}
 	return ""
+}
+
+// unseenSpare says that no reflector of a spare has reported yet whether it has a session with it. Nothing else is
+// waited for: a client passes nothing on, so that its promotion resets nobody's sessions but its own.
+func unseenSpare(w *rr.World, step rr.Step) string {
+	n, _ := w.Node(step.Node)
+	clients := w.Roster()
+	own := slices.DeleteFunc(w.Working(nil), func(r rr.Node) bool {
+		return !clients.Has(&n, r.Group()) || !w.CouldMeet(&n, &r)
+	})
+	for i := range own {
+		if s, seen := w.Sighting(own[i].Name); seen && (s.Established[n.IPv4] || s.Established[n.IPv6]) {
+			return ""
+		}
+	}
+	if len(own) == 0 || !n.IsClient(&w.Topology) {
+		return ""
+	}
+	return cmp.Or(silentCandidate(w, step), fmt.Sprintf(
+		"no reflector has reported yet whether it has an Established session with %s, which is to become one", n.Name))
 }
 
 // silentCandidate says that no reflector has a session with the node that is to become one: its BIRD may be dead. After

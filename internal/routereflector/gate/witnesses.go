@@ -38,9 +38,21 @@ func witnesses(w *rr.World, p rr.Plan) (witnesses, samples []string) {
 			for _, name := range p.Troubles[i].Observers() {
 				asked[name] = true
 			}
+			for _, n := range successors(w, p.Troubles[i].Node) {
+				asked[n.Name] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(asked)), samples
+}
+
+// successors are the working reflectors that have their sessions with those who may take the place of a reflector in
+// trouble. They are queried as soon as it is, so that neither the promotion nor the demotion has to wait for their
+// reports.
+func successors(w *rr.World, reflector string) []rr.Node {
+	n, _ := w.Node(reflector)
+	out := rr.GroupOf(w.Working(nil), n.Group())
+	return slices.DeleteFunc(out, func(o rr.Node) bool { return o.Name == reflector })
 }
 
 // stepWitnesses are those that the first step waits for, and which of them are asked for their routes.
@@ -52,6 +64,9 @@ func stepWitnesses(w *rr.World, p rr.Plan) (needed []rr.Node, samples []string) 
 	case rr.Promote, rr.RetirePeer:
 		if w.Restores(step) {
 			return nil, nil
+		}
+		if w.IsSpare(step.Node) && !w.Mesh.On {
+			return reflectorsOf(w, []string{step.Node}), nil
 		}
 		return w.Working(nil), nil
 	case rr.MeshOff:

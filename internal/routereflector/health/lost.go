@@ -107,10 +107,11 @@ func session(w *rr.World, s *rr.Sighting, n *rr.Node) (held bool, lostAt time.Ti
 
 // patience is how long a session that a report has never shown must be missing to count as lost.
 func patience(w *rr.World, s *rr.Sighting, n *rr.Node) time.Duration {
-	if reported(w, n, s.Node) {
+	e, known := lostEntry(w, n)
+	if reported(w, n, s.Node) || known && e.Until == nil { // nobody has seen its sessions since it was lost
 		return seenLoss
 	}
-	if _, known := lostEntry(w, n); known || wasEstablished(w, n) {
+	if known || wasEstablished(w, n) {
 		return unseenLoss
 	}
 	return max(w.Topology.Spec.Rollout.SessionTimeout.Duration, rr.Freshness)
@@ -267,7 +268,7 @@ func Witnessed(w rr.World) rr.World {
 		if at >= 0 && w.Nodes[i].Ready == corev1.ConditionTrue {
 			since = lost[at].Since.Time
 		}
-		dead := !since.IsZero() && w.Now.Sub(since) >= w.Topology.Spec.Failure.UnreachableGrace.Duration
+		dead := !since.IsZero() && w.Now.Sub(since) >= countedFor(&w)
 		if since.Equal(w.Nodes[i].LostSince) && dead == w.Nodes[i].Dead {
 			continue
 		}
@@ -277,6 +278,16 @@ func Witnessed(w rr.World) rr.World {
 		w.Nodes[i].LostSince, w.Nodes[i].Dead = since, dead
 	}
 	return w
+}
+
+// countedFor is for how long a lost reflector is counted on: until a spare can take its place, or the grace period is
+// over.
+func countedFor(w *rr.World) time.Duration {
+	grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
+	if w.Spares() == 0 {
+		return grace
+	}
+	return min(grace, w.PromoteAfter())
 }
 
 // GivenUp reports that a reflector that has its sessions again had been lost for longer than the grace period. It is

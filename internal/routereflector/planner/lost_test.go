@@ -163,7 +163,7 @@ func TestStandingWitnessesOfAHierarchy(t *testing.T) {
 // replaced after the grace period, and never on one report, on old ones, or on those of witnesses that have lost all.
 func TestWhatWitnessesDecide(t *testing.T) {
 	t.Parallel()
-	w := established(t, 12)
+	w := spareless(established(t, 12))
 	dead, others := w.Marked()[0], w.Marked()[1:]
 	who, since := MakePlan(w).Standing, w.Now
 	all := w.Marked()
@@ -315,7 +315,7 @@ func TestALostReflectorIsReplaced(t *testing.T) {
 // A reflector that is lost and returns within the grace period, again and again, never costs a role.
 func TestAReflectorFlaps(t *testing.T) {
 	t.Parallel()
-	w := established(t, 12)
+	w := spareless(established(t, 12))
 	dead := w.Marked()[0]
 	grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
 	lost := map[string][]string{}
@@ -378,7 +378,7 @@ func TestADeadNodeIsNoReplacement(t *testing.T) {
 // loss decides nothing.
 func TestOneGracePeriodForOneTrouble(t *testing.T) {
 	t.Parallel()
-	w := established(t, 12)
+	w := spareless(established(t, 12))
 	dead, standing := w.Marked()[0], MakePlan(w).Standing
 	lostAt, grace := w.Now, w.Topology.Spec.Failure.UnreachableGrace.Duration
 	loss := map[string][]string{standing[0]: {dead}, standing[1]: {dead}}

@@ -37,7 +37,7 @@ func defaults() v1alpha1.RouteReflectorTopologySpec {
 		Sizing: v1alpha1.Sizing{MaxClientsPerReflector: 1000, HysteresisPercent: &hysteresis},
 		Failure: v1alpha1.Failure{
 			NotReadyGrace: metav1.Duration{Duration: 2 * time.Minute}, UnreachableGrace: metav1.Duration{Duration: time.Minute},
-			Stabilization: &metav1.Duration{Duration: 5 * time.Minute},
+			Stabilization: &metav1.Duration{Duration: 5 * time.Minute}, PromoteAfter: &metav1.Duration{Duration: 3 * time.Second},
 		},
 		Rollout: v1alpha1.Rollout{Mode: v1alpha1.RolloutAuto, MaxUnavailable: 1, SessionTimeout: metav1.Duration{Duration: 3 * time.Minute}},
 		Session: v1alpha1.SessionOptions{SourceAddress: "UseNodeIP"},
@@ -53,6 +53,12 @@ func cluster(count, zones int) rr.World {
 	for i := range count {
 		w.Nodes = append(w.Nodes, machine(i, zones))
 	}
+	return w
+}
+
+// spareless is the world of a topology without spares, whose reflectors are replaced after the grace period alone.
+func spareless(w rr.World) rr.World {
+	w.Topology.Spec.Failure.Spares = new(int32(0))
 	return w
 }
 
@@ -179,6 +185,7 @@ func carryOut(t interface {
 		if p.Waiting != "" {
 			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
 		}
+		w.Topology.Status.Spares = p.Spares // as the controller writes it before the step
 		after := After(w, p.Steps[0])
 		if look != nil {
 			look(w, after, p)

@@ -341,7 +341,7 @@ func TestChurnDuringThePlan(t *testing.T) {
 func TestFlappingWritesNothing(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
-		w, _ := carryOut(t, cluster(rapid.IntRange(4, 20).Draw(t, "nodes"), 3), nil)
+		w, _ := carryOut(t, spareless(cluster(rapid.IntRange(4, 20).Draw(t, "nodes"), 3)), nil)
 		grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
 		for range 10 {
 			who := rapid.SampledFrom(w.Marked()).Draw(t, "who")

@@ -78,7 +78,7 @@ func TestANewNodeNeedsNoWrite(t *testing.T) {
 
 func TestADeadReflectorIsReplaced(t *testing.T) {
 	t.Parallel()
-	w, _ := carryOut(t, cluster(10, 3), nil)
+	w, _ := carryOut(t, spareless(cluster(10, 3)), nil)
 	dead := w.Marked()[0]
 	at := slices.IndexFunc(w.Nodes, func(n rr.Node) bool { return n.Name == dead })
 	w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionUnknown, w.Now

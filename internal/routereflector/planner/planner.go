@@ -30,6 +30,7 @@ func MakePlan(w rr.World) rr.Plan {
 	p := observed(is, d)
 	now := model.Judge(is, model.StateOf(w))
 	p.Checks, p.Target = now.Checks, now.Checks
+	p.Spares = w.Topology.Status.Spares
 	if p.Refusals = refuse.Refusals(&w, d); len(p.Refusals) > 0 {
 		p.Reflectors = choose.Reflectors(is, choose.AsTheyAre(is, d))
 		p.Groups = choose.Groups(is, p.Reflectors, d)
@@ -39,6 +40,10 @@ func MakePlan(w rr.World) rr.Plan {
 		p.Standing = nil // while the end is refused, the reflectors stay
 	}
 	chosen := choose.Choose(is, d)
+	w.Topology.Status.Spares, p.Spares = chosen.Spares, chosen.Spares
+	for i := range p.Troubles {
+		p.Troubles[i].Spare = chosen.CoveredBy(p.Troubles[i].Node)
+	}
 	p.Reflectors = choose.Reflectors(is, chosen)
 	p.Groups = choose.Groups(is, p.Reflectors, d)
 	p.Stale, p.Hash = is.Stale(p.Reflectors), choose.Hash(is, chosen)

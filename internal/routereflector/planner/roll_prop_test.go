@@ -132,7 +132,7 @@ func TestRollingPool(t *testing.T) {
 // twice a minute.
 func TestManyFlapWithoutAWrite(t *testing.T) {
 	t.Parallel()
-	steady, _ := carryOut(t, cluster(12, 3), nil)
+	steady, _ := carryOut(t, spareless(cluster(12, 3)), nil)
 	cases.Check(t, func(t *rapid.T) {
 		w, switches := steady, 0
 		heard := rapid.Bool().Draw(t, "BIRD lives")

@@ -63,7 +63,7 @@ func TestTroubleIsKnownAtOnce(t *testing.T) {
 func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
-	w := cluster(12, 3)
+	w := spareless(cluster(12, 3))
 	w.Topology.Spec.Redundancy = &two
 	w, _ = carryOut(t, w, nil)
 	dead, since := w.Marked()[0], w.Now
@@ -141,7 +141,7 @@ func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 // grace period is over. One that reports itself NotReady lives.
 func TestAKubeletThatAnswersNobody(t *testing.T) {
 	t.Parallel()
-	w, _ := carryOut(t, cluster(12, 3), nil)
+	w, _ := carryOut(t, spareless(cluster(12, 3)), nil)
 	dead := w.Marked()[0]
 	begun, grace := w.Now, w.Topology.Spec.Failure.UnreachableGrace.Duration
 	replaced := func(w rr.World, after time.Duration, ready corev1.ConditionStatus) []rr.Step {

@@ -78,7 +78,7 @@ func TestNumberForEachZoneStays(t *testing.T) {
 			w.Nodes[i].Labels[v1alpha1.ReflectorLabel] = w.Topology.Name
 			w.Nodes[i].ClusterID = w.Topology.Spec.ClusterID
 		}
-		if got := choose.PerZone(&w, *w.Topology.Spec.Sizing.PerZone, "zone-0"); got != want {
+		if got := choose.PerZone(&w, *w.Topology.Spec.Sizing.PerZone, "zone-0", nil); got != want {
 			t.Errorf("%d clients and %d reflectors: %d are wanted, want %d", clients, current, got, want)
 		}
 	}

@@ -47,7 +47,9 @@ type Document struct {
 	// Groups are the groups of reflectors; clients counts the nodes that take their routes from each.
 	Groups     []groupJSON                `json:"groups"`
 	Reflectors []routereflector.Reflector `json:"reflectors"`
-	BGPPeers   []peerJSON                 `json:"bgpPeers"`
+	// Spares are the nodes that take the place of lost reflectors, or would.
+	Spares   []v1alpha1.Spare `json:"spares,omitempty"`
+	BGPPeers []peerJSON       `json:"bgpPeers"`
 	// Mesh is what the node-to-node mesh is after the last step, On or Off.
 	Mesh  string                `json:"mesh"`
 	Steps []routereflector.Step `json:"steps"`
@@ -127,7 +129,7 @@ func (p Preview) mesh() string {
 // Document is the plan for programs.
 func (p Preview) Document() Document {
 	j := Document{
-		Topology: p.World.Topology.Name, Mode: string(p.Plan.Mode), Hash: p.Plan.Hash, Groups: []groupJSON{}, Reflectors: p.Plan.Reflectors, BGPPeers: []peerJSON{},
+		Topology: p.World.Topology.Name, Mode: string(p.Plan.Mode), Hash: p.Plan.Hash, Groups: []groupJSON{}, Reflectors: p.Plan.Reflectors, Spares: p.Plan.Spares, BGPPeers: []peerJSON{},
 		Mesh: p.mesh(), Steps: p.Plan.Steps, More: p.Plan.More, Waiting: p.Plan.Waiting, Refusals: p.Plan.Refusals, Notes: routereflector.Messages(p.Plan.Notes), Checks: p.Plan.Target,
 	}
 	if p.deep() {
@@ -173,6 +175,9 @@ func (p Preview) Text() string {
 	}
 	_ = table.Flush() // a Builder takes everything
 	b.WriteString("\n")
+	if len(p.Plan.Spares) > 0 {
+		fmt.Fprintf(&b, "Spares: %s.\n\n", v1alpha1.DescribeSpares(p.Plan.Spares))
+	}
 	if len(p.Plan.Steps) == 0 {
 		b.WriteString("Nothing to do.\n")
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/health"
 )
@@ -67,7 +68,9 @@ type Candidate struct {
 	Incumbent bool
 	Suits     Suitability
 	Score     int
-	Hash      uint64
+	// Spare reports that it has been chosen as a spare, and stays one among those that suit equally well.
+	Spare bool
+	Hash  uint64
 	// Domains are the values of the topology keys.
 	Domains []string
 }
@@ -90,7 +93,9 @@ func Eligible(w *rr.World) []Candidate {
 			Incumbent: incumbent,
 			Suits:     suits,
 			Score:     Score(w, n) + adoptionScore(w, n) - min(parted[n.Name], mostParted),
-			Hash:      rr.Rendezvous(w.Topology.Name, n.Name),
+			Spare: !incumbent && slices.ContainsFunc(w.Topology.Status.Spares,
+				func(s v1alpha1.Spare) bool { return s.Node == n.Name }),
+			Hash: rr.Rendezvous(w.Topology.Name, n.Name),
 		}
 		for _, key := range keys {
 			domains = append(domains, n.Labels[key])
@@ -270,7 +275,8 @@ func Fitness(w rr.World, n rr.Node) string {
 
 // Compare orders candidates of which nothing but how well they suit is to be considered, the better one first.
 func (c Candidate) Compare(other Candidate) int {
-	return cmp.Or(cmp.Compare(other.Score, c.Score), cmp.Compare(c.Hash, other.Hash), cmp.Compare(c.Node.Name, other.Node.Name))
+	return cmp.Or(cmp.Compare(other.Score, c.Score), rr.Count(other.Spare)-rr.Count(c.Spare),
+		cmp.Compare(c.Hash, other.Hash), cmp.Compare(c.Node.Name, other.Node.Name))
 }
 
 // Standing ranks who is a reflector over who is not, and one whose Node is Ready over one that is only heard of by

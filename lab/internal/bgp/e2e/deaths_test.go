@@ -31,6 +31,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/lab/internal/bgp/birdc"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/network"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/probe"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
@@ -193,8 +194,9 @@ func (l *lab) filter(node string) {
 }
 
 // TestDeaths lets reflectors die, one after the other, in each of the ways in turn, and logs a line of a table for
-// each: from its death until its Node is not ready or gone, until the status says so, until another has taken its
-// place, and the longest outages of its own pairs and of others.
+// each: from its death until its peers have lost it, until the status says so, until another is a reflector, until that
+// one carries the routes of all clients, until it has taken the dead one's place, and the longest outages of its own pairs
+// and of others.
 func TestDeaths(t *testing.T) {
 	count, err := strconv.Atoi(os.Getenv(deathsVariable))
 	if err != nil {
@@ -281,21 +283,65 @@ func (d death) run(l *lab) {
 	v.end, v.begun = l.begin(), time.Now()
 	d.cause(l, victim)
 	if d.recovers {
-		l.observe()
-		if after := l.awaitReflectors(nil); !slices.Equal(after, before) {
-			l.t.Errorf("the reflectors are %v, were %v", after, before)
-		}
-		report := v.end(victim)
-		l.noCollateral(report)
-		l.t.Logf(
-			"| %s | – | – | – | %v | %v |",
-			d.name,
-			time.Duration(report.All.LongestOutage).Round(100*time.Millisecond),
-			report.Collateral.LongestOutage,
-		)
+		d.recovered(l, v)
 		return
 	}
 	d.replaced(l, v)
+}
+
+// recovered waits until a reflector that comes back has its sessions again, and a spare that took its place meanwhile, or
+// another, has given its role up.
+func (d death) recovered(l *lab, v dying) {
+	spare, promoted := "", time.Duration(0)
+	l.pass(10 * time.Second) // in which a spare would be promoted
+	l.await("the reflectors", func() error {
+		top := l.topology()
+		_, reflectors := l.nodes()
+		for _, s := range top.Status.Spares {
+			if s.Reflector == v.name {
+				spare, promoted = s.Node, s.Since.Sub(v.begun)
+			}
+		}
+		if len(reflectors) != int(*top.Spec.Redundancy) || top.Status.Phase != v1alpha1.PhaseReady {
+			return fmt.Errorf("they are %v, the topology is %s", reflectors, top.Status.Phase)
+		}
+		return nil
+	})
+	if _, after := l.nodes(); spare == "" && !slices.Equal(after, v.reflectors) {
+		l.t.Errorf("the reflectors are %v, were %v", after, v.reflectors)
+	}
+	whole := time.Since(v.begun)
+	report := v.end(v.name, cmp.Or(spare, v.name))
+	l.noCollateral(report)
+	l.t.Logf("| %s | spare %q promoted %v | whole %v | its own %v | promoted node %v | others %v |", d.name, spare,
+		tenth(promoted), tenth(whole), tenth(time.Duration(report.All.LongestOutage)), tenth(longestBeyond(report, v.name)),
+		report.Collateral.LongestOutage)
+}
+
+func tenth(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+
+// carries reports whether every client has routes to all machines that are left from a reflector: those to the clients'
+// own addresses come from it as well.
+func (l *lab) carries(reflector, dead string, reflectors []string) bool {
+	all, _ := l.nodes()
+	node := all[reflector]
+	address := routereflector.NodeFrom(&node, 0, routereflector.DefaultASNumber).IPv4
+	nodes := slices.DeleteFunc(l.state().Nodes, func(n network.NodeState) bool { return n.Name == dead })
+	for _, n := range nodes {
+		if n.Name == reflector || slices.Contains(reflectors, n.Name) {
+			continue
+		}
+		carried := 0
+		for _, s := range birdc.Sessions(l.bird(n.Name, "show protocols")) {
+			if s.Peer == address && s.Established {
+				carried = len(birdc.Paths(l.bird(n.Name, "show route protocol "+s.Protocol)))
+			}
+		}
+		if carried < len(nodes)-1 {
+			return false
+		}
+	}
+	return true
 }
 
 // dying is a reflector that dies: its address, the reflectors before, how many peers had a session with it, since when,
@@ -312,7 +358,7 @@ type dying struct {
 // replaced waits until another reflector has taken the place of one that died, and logs when what was seen. A machine
 // whose kubelet lives is a client without a session afterwards, which keeps the topology Degraded.
 func (d death) replaced(l *lab, v dying) {
-	var first, lost, shown, promoted time.Duration
+	var first, lost, shown, promoted, carrying time.Duration
 	l.awaitFor(2*assumed.HoldTime, "another reflector in its place", func() error {
 		passed, top := time.Since(v.begun), l.topology()
 		if lost == 0 {
@@ -328,11 +374,14 @@ func (d death) replaced(l *lab, v dying) {
 		}
 		_, reflectors := l.nodes()
 		isNew := func(name string) bool { return !slices.Contains(v.reflectors, name) }
-		if promoted == 0 && slices.ContainsFunc(reflectors, isNew) {
-			promoted = passed
+		if at := slices.IndexFunc(reflectors, isNew); at >= 0 && carrying == 0 {
+			promoted = cmp.Or(promoted, passed)
+			if l.carries(reflectors[at], v.name, v.reflectors) {
+				carrying = time.Since(v.begun)
+			}
 		}
 		if slices.Contains(reflectors, v.name) || len(reflectors) != int(*top.Spec.Redundancy) ||
-			top.Status.Plan != nil {
+			top.Status.Plan != nil || carrying == 0 {
 			return fmt.Errorf("the reflectors are %v, %+v, %s", reflectors, top.Status.Plan, top.Status.Phase)
 		}
 		return nil
@@ -347,10 +396,9 @@ func (d death) replaced(l *lab, v dying) {
 	}
 	report := v.end(v.name)
 	l.noCollateral(report)
-	tenth := func(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 	l.t.Logf(
-		"| %s | first peer lost it %v, last %v | shown %v | promoted %v | whole %v | promoted node %v | others %v |",
-		d.name, tenth(first), tenth(lost), tenth(shown), tenth(promoted), tenth(whole),
+		"| %s | first peer lost it %v, last %v | shown %v | promoted %v | carrying %v | whole %v | promoted node %v | others %v |",
+		d.name, tenth(first), tenth(lost), tenth(shown), tenth(promoted), tenth(carrying), tenth(whole),
 		tenth(longestBeyond(report, v.name)), report.Collateral.LongestOutage,
 	)
 	if len(all[v.name].Name) > 0 {

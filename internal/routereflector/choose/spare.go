@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package choose
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/health"
+	"github.com/mooring-dev/mooring/internal/routereflector/rank"
+)
+
+// A spare is the node that would be chosen if a reflector was not there. So it is as good as any other choice, and
+// stays when the reflector is demoted.
+
+// cover adds the spares of lost reflectors that keep their roles. Nobody else of their groups who is fit loses its role
+// meanwhile.
+func (f field) cover(w *rr.World, out *Choice) {
+	covers := health.Covers(w)
+	for _, g := range PromotionOrder(w, out.Design) {
+		s, covered := covers[g]
+		lost, exists := w.Node(s.Reflector)
+		stay := slices.DeleteFunc(slices.Clone(f.incumbents[g]),
+			func(c rank.Candidate) bool { return c.Suits != rank.Fit || health.GivenUp(w, c.Node) })
+		if !covered || !exists || !isAmong(stay, s.Reflector) {
+			continue
+		}
+		if s.Node = f.spareFor(w, out, s, stay); s.Node == "" {
+			continue
+		}
+		for _, c := range stay {
+			out.Groups[c.Node.Name] = lost.Group()
+		}
+		n, _ := w.Node(s.Node)
+		out.Groups[s.Node], s.Zone = lost.Group(), w.Zone(&n)
+		out.Spares = append(out.Spares, s)
+	}
+}
+
+// spareFor is the node that takes the place of a lost reflector, "" for none: the one that does already, another
+// reflector that the group has beyond those that it shall have, or the node that would be chosen if the reflector was
+// not there.
+func (f field) spareFor(w *rr.World, out *Choice, s v1alpha1.Spare, stay []rank.Candidate) string {
+	if isAmong(stay, s.Node) {
+		return s.Node
+	}
+	lost, _ := w.Node(s.Reflector)
+	g, chosen, working := lost.Group(), 0, ""
+	for _, of := range out.Groups {
+		chosen += rr.Count(of == g)
+	}
+	for _, c := range stay {
+		if c.Node.Name == s.Reflector || !c.Node.Lives() {
+			continue
+		}
+		chosen--
+		if _, is := out.Groups[c.Node.Name]; working == "" || !is {
+			working = c.Node.Name
+		}
+	}
+	if chosen <= 0 {
+		return working
+	}
+	return f.successor(w, out, &lost, g)
+}
+
+func isAmong(all []rank.Candidate, node string) bool {
+	return slices.ContainsFunc(all, func(c rank.Candidate) bool { return c.Node.Name == node })
+}
+
+// spares adds the nodes that would take the place of reflectors: one for each zone of a group that has one, as many as
+// there may be, those first that could take the place of most. While roles change they stay as they are.
+func (f field) spares(w *rr.World, out *Choice) {
+	if f.joins(out) { // one that has been chosen as a spare may be among them
+		for _, s := range w.Topology.Status.Spares {
+			n, exists := w.Node(s.Node)
+			if exists && !n.Marked(&w.Topology) && s.Reflector == "" && out.covers(s.Node) == "" &&
+				len(out.Spares) < w.Spares() {
+				out.Spares = append(out.Spares, s)
+			}
+		}
+	} else {
+		f.chooseSpares(w, out)
+	}
+	slices.SortFunc(out.Spares, func(a, b v1alpha1.Spare) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// joins reports that somebody shall become a reflector who is no spare in use.
+func (f field) joins(out *Choice) bool {
+	for name, g := range out.Groups {
+		if out.covers(name) == "" && !isAmong(f.incumbents[g], name) {
+			return true
+		}
+	}
+	return false
+}
+
+// chooseSpares chooses them from those that are no reflectors.
+func (f field) chooseSpares(w *rr.World, out *Choice) {
+	places, zones := map[string]int{}, map[string]bool{}
+	for _, name := range out.Names() {
+		n, _ := w.Node(name)
+		g := out.Groups[name]
+		in := rr.GroupName(g) + "\x00" + w.Zone(&n)
+		covered := slices.ContainsFunc(out.Spares, func(s v1alpha1.Spare) bool { return out.Groups[s.Reflector] == g })
+		if zones[in] || covered || !n.IsReflectorOf(&w.Topology) {
+			continue
+		}
+		zones[in] = true
+		if spare := f.successor(w, out, &n, g); spare != "" {
+			places[spare]++
+		}
+	}
+	names := rr.SortedKeys(places)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(places[b], places[a]) })
+	for _, name := range names[:max(0, min(len(names), w.Spares()-len(out.Spares)))] {
+		n, _ := w.Node(name)
+		out.Spares = append(out.Spares, v1alpha1.Spare{Node: name, Zone: w.Zone(&n)})
+	}
+}
+
+// successor is the node that would be chosen if one reflector was not there, "" for none.
+func (f field) successor(w *rr.World, out *Choice, of *rr.Node, g int) string {
+	taken := func(c rank.Candidate) bool { _, is := out.Groups[c.Node.Name]; return is }
+	in := slices.DeleteFunc(slices.Clone(f.incumbents[g]), func(c rank.Candidate) bool {
+		return c.Node.Name == of.Name || !taken(c)
+	})
+	for _, c := range f.others.best(most(w, out.Design, g), taken) {
+		if c.Suits == rank.Fit {
+			in = append(in, c)
+		}
+	}
+	for _, name := range pickGroup(w, out.Design, g, in, map[string]bool{of.Name: true}) {
+		if _, chosen := out.Groups[name]; !chosen {
+			return name
+		}
+	}
+	return ""
+}
+
+// covers is the lost reflector whose place a node takes, "" for none.
+func (c Choice) covers(node string) string {
+	for _, s := range c.Spares {
+		if s.Node == node {
+			return s.Reflector
+		}
+	}
+	return ""
+}
+
+// CoveredBy is the spare that takes the place of a reflector, "" for none.
+func (c Choice) CoveredBy(reflector string) string {
+	for _, s := range c.Spares {
+		if s.Reflector == reflector {
+			return s.Node
+		}
+	}
+	return ""
+}
