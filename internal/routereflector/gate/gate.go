@@ -24,14 +24,7 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 	case rr.RetirePeer:
 		return unadopted(w, reflectors)
 	case rr.Promote:
-		if w.Restores(step) {
-			return ""
-		}
-		if w.IsSpare(step.Node) && !w.Mesh.On {
-			return unseenSpare(w, step)
-		}
-		// At most one reflector is without its sessions at any time: the one that has just been made.
-		return cmp.Or(unsettled(w, w.Working(nil)), silentCandidate(w, step))
+		return promotionWaits(w, step)
 	case rr.Demote:
 		if w.Abandons() {
 			return ""
@@ -58,6 +51,18 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 		// these take nothing away that is in use
 	}
 	return ""
+}
+
+// promotionWaits is Wait of a promotion. At most one reflector is without its sessions at any time: the one that has just
+// been made.
+func promotionWaits(w *rr.World, step rr.Step) string {
+	switch {
+	case w.Restores(step):
+		return ""
+	case w.IsSpare(step.Node) && !w.Mesh.On:
+		return unseenSpare(w, step)
+	}
+	return cmp.Or(unsettled(w, w.Working(nil)), silentCandidate(w, step))
 }
 
 // unseenSpare says that no reflector of a spare has reported yet whether it has a session with it. Nothing else is

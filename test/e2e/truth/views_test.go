@@ -127,7 +127,7 @@ func verdict(v agreement.Verdict) state {
 		return changing
 	case agreement.Unknown, agreement.OneSide:
 		return unread
-	case agreement.Down, agreement.Disagree:
+	case agreement.Down, agreement.Disagree, finding.Held:
 	}
 	return bad
 }
