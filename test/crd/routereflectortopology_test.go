@@ -90,6 +90,8 @@ func TestRules(t *testing.T) {
 		{"{failure: {notReadyGrace: 10s}}", "{failure: {notReadyGrace: 9s}}", "spec.failure.notReadyGrace: must be from 10s to 24h"},
 		{"{failure: {unreachableGrace: 24h}}", "{failure: {unreachableGrace: 25h}}", "spec.failure.unreachableGrace: must be from 10s to 24h"},
 		{"{failure: {stabilization: 0s}}", "{failure: {stabilization: -1s}}", "spec.failure.stabilization: must be from 0s to 24h"},
+		{"{failure: {promoteAfter: 0s, spares: 0}}", "{failure: {promoteAfter: 25h}}", "spec.failure.promoteAfter: must be from 0s to 24h"},
+		{"{failure: {spares: 16}}", "{failure: {spares: 17}}", "spec.failure.spares in body should be less than or equal to 16"},
 		{"{rollout: {sessionTimeout: 1h}}", "{rollout: {sessionTimeout: 61m}}", "spec.rollout.sessionTimeout: must be from 10s to 1h"},
 		{"{session: {maxRestartTime: 1s}}", "{session: {maxRestartTime: 0s}}", "spec.session.maxRestartTime: must be from 1s to 1h"},
 		{"{session: {ttlSecurity: 254}}", "{session: {ttlSecurity: 255}}", "spec.session.ttlSecurity in body should be less than or equal to 254"},

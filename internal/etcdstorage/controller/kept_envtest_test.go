@@ -19,9 +19,10 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// ordered is what was read without the times and the revision of the reading, and in one order.
+// ordered is what was read without the times and the revision of the reading, and in one order; without the EtcdStorages
+// of other tests, which change meanwhile.
 func ordered(w operator.World) operator.World {
-	w.Now, w.Core.Revision = time.Time{}, 0
+	w.Now, w.Core.Revision, w.Others = time.Time{}, 0, nil
 	w.Objects = slices.SortedFunc(slices.Values(w.Objects), func(a, b operator.Object) int {
 		name := func(o operator.Object) string {
 			out, _, _ := unstructured.NestedString(o.Content, "metadata", "name")

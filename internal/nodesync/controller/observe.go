@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
@@ -44,13 +46,22 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 	// Synced is asked before the list: a watch that was filled in between could hold less than the list.
 	w.Kubernetes.Synced = r.Cluster.Synced()
 	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
-		return w, fmt.Errorf("listing Kubernetes Nodes: %w", err)
+		return w, fmt.Errorf("listing Kubernetes Nodes: %w", unknown(err))
 	}
 	if w.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
 		return w, fmt.Errorf("reading namespace kube-system: %w", err)
 	}
 	w.Sightings = r.Cluster.Sightings()
 	return w, nil
+}
+
+// unknown says what to do where the API server does not know the client, of which it says one word.
+func unknown(err error) error {
+	if !apierrors.IsUnauthorized(err) {
+		return err
+	}
+	return fmt.Errorf("%w: the server has asked for the client to provide credentials; check the token or the certificate",
+		err)
 }
 
 // need is a kind of what a plan needs to know: what only concerns suspects is read for them alone.
