@@ -185,6 +185,8 @@ type cost struct {
 	work  quota.Work
 	span  uint64
 	scans bool
+	// asked is the hash of a request for which it is learnt how large its response was, 0 for none.
+	asked uint64
 	// tombstones are keys that the tenant has deleted, which the core may have to look at.
 	tombstones int64
 	// spans are ranges whose keys must be counted before the request goes to the core, since there may be no more than most of them.
@@ -205,14 +207,18 @@ func (c *cost) class() quota.Class {
 	return quota.Small
 }
 
-// read pays for the bytes of an answer of the core.
-func (p *Proxy) read(bytes int, class quota.Class) {
-	free := freeAnswer
-	if class == quota.Large {
-		free = leastList // it was taken before
+// read pays for the bytes of an answer of the core, taken by the client or not, and learns how many they are: the same
+// request pays for as many before it goes to the core, so that those that are given up do not all cost little at first.
+func (p *Proxy) read(bytes int64, c *cost) {
+	free := int64(freeAnswer)
+	if c.list {
+		free = max(c.work.Read, leastList) // it was taken before
 	}
-	if bytes > free {
-		p.pay(quota.Work{Read: int64(bytes - free)}, class)
+	if bytes > free || c.list && free > leastList {
+		p.pay(quota.Work{Read: max(bytes, leastList) - free}, c.class())
+	}
+	if c.asked != 0 && bytes > leastList {
+		p.learnt.learn(c.asked, bytes)
 	}
 }
 

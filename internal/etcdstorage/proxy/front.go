@@ -166,6 +166,8 @@ type rpc struct {
 	token   string
 	again   bool // it is the second attempt
 
+	received int64 // bytes of the core's response
+
 	answer *h2.Buf // as it goes to the tenant
 	err    error   // instead
 
@@ -482,7 +484,7 @@ func (r *rpc) Message(_ *h2.Batch, message []byte, own *h2.Buf) {
 		}
 	}()
 	f := r.route.forward
-	r.p.read(len(message), r.cost.class())
+	r.received += int64(len(message))
 	if own != nil && f.inPlace && r.cost.seen.tenant.Revisions.Offset() == 0 {
 		r.answer = own
 		own.B, r.err = f.response(own.B[:h2.MessageRoom], r.cost, message)
@@ -504,7 +506,7 @@ func (r *rpc) Done(b *h2.Batch, s h2.Status) {
 		r.later(r.start)
 		return
 	}
-	r.p.read(int(s.Unread), r.cost.class())
+	r.p.read(r.received+s.Unread, &r.cost)
 	r.request.Release()
 	r.request = nil
 	r.release(s.OK() && r.err == nil || s.Unprocessed || !s.OK() && !uncertain(s.Code))

@@ -33,7 +33,7 @@ func (r *rpc) unary(request []byte) {
 		r.fail(nil, r.p.answer(r.s.Method, err))
 		return
 	}
-	r.p.read(len(response), quota.Small)
+	r.p.read(int64(len(response)), &cost{})
 	buf := h2.GetBuf(h2.MessageRoom + len(response))
 	buf.B = append(buf.B[:h2.MessageRoom], response...)
 	r.release(true)

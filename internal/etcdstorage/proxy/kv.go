@@ -4,6 +4,8 @@
 package proxy
 
 import (
+	"hash/maphash"
+
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -32,6 +34,7 @@ func (p *Proxy) rangeRequest(dst []byte, tenant *tenancy.Tenant, request []byte)
 	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}}
 	if err == nil && !info.Single {
 		c.scans = info.Scans
+		c.asked = max(maphash.Bytes(p.learnt.seed, out[len(dst):]), 1)
 		p.estimate(&c, out[len(dst):])
 	}
 	return out, c, err

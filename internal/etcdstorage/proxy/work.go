@@ -78,7 +78,8 @@ const (
 	mostLearnt = 4096
 )
 
-// learnt is how many keys ranges had when they were read last, under a hash that nobody can foresee.
+// learnt is how many keys ranges had when they were read last, and how large the responses to requests were, under a hash
+// that nobody can foresee.
 type learnt struct {
 	seed maphash.Seed
 
@@ -135,6 +136,9 @@ func (p *Proxy) expect(c *cost, keys int64) {
 // it were corrected, and no more can have turned out to be dear than there are seats.
 func (p *Proxy) price(c *cost) quota.Work {
 	c.work.Read = leastList
+	if bytes, known := p.learnt.keys(c.asked); known && c.asked != 0 {
+		c.work.Read = bytes
+	}
 	if keys, known := p.learnt.keys(c.span); known && c.span != 0 {
 		p.expect(c, keys)
 	}
