@@ -3,7 +3,12 @@
 
 package manager
 
-import "github.com/go-logr/logr"
+import (
+	"context"
+	"errors"
+
+	"github.com/go-logr/logr"
+)
 
 // What controller-runtime says as an error at each end in order: the Lease that was given back is lost to it (pkg/manager, engageStopProcedure).
 const (
@@ -21,6 +26,10 @@ func quiet(log logr.Logger) logr.Logger { return log.WithSink(orderlyStop{log.Ge
 func (s orderlyStop) Error(err error, msg string, keysAndValues ...any) {
 	if msg == afterStop && err != nil && err.Error() == leaseLost {
 		s.LogSink.Info(0, "Gave the Lease back")
+		return
+	}
+	if errors.Is(err, context.Canceled) { // a request that was under way, such as one for the Lease
+		s.LogSink.Info(0, msg, append([]any{"err", err.Error()}, keysAndValues...)...)
 		return
 	}
 	s.LogSink.Error(err, msg, keysAndValues...)
