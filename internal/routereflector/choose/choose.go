@@ -56,17 +56,17 @@ func Choose(w *rr.World, d design.Design) Choice {
 		return Choice{Design: d}
 	}
 	f := divided(rank.Eligible(w))
-	out := Choice{Design: d, Groups: map[string]int{}}
+	covers, out := f.covers(w), Choice{Design: d, Groups: map[string]int{}}
 	taken := func(c rank.Candidate) bool { _, is := out.Groups[c.Node.Name]; return is }
 	for _, g := range PromotionOrder(w, d) {
 		// Incumbents of other groups keep their cluster IDs, or go.
 		in := slices.DeleteFunc(slices.Clone(f.incumbents[g]), taken)
 		in = append(in, f.others.best(most(w, d, g), taken)...)
-		for _, name := range pickGroup(w, d, g, in, nil) {
+		for _, name := range pickBeside(w, d, g, in, covers[g]) {
 			out.Groups[name] = g
 		}
 	}
-	f.cover(w, &out)
+	f.cover(w, covers, &out)
 	f.spares(w, &out)
 	return out
 }

@@ -5,10 +5,12 @@ package choose
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/design"
 	"github.com/mooring-dev/mooring/internal/routereflector/health"
 	"github.com/mooring-dev/mooring/internal/routereflector/rank"
 )
@@ -16,26 +18,51 @@ import (
 // A spare is the node that would be chosen if a reflector was not there. So it is as good as any other choice, and
 // stays when the reflector is demoted.
 
-// cover adds the spares of lost reflectors that keep their roles. Nobody else of their groups who is fit loses its role
+// covers are the spares in use, or wanted, by the group of the lost reflector that keeps its role until it is given up.
+func (f field) covers(w *rr.World) map[int]v1alpha1.Spare {
+	out := health.Covers(w)
+	maps.DeleteFunc(out, func(g int, s v1alpha1.Spare) bool { return !isAmong(f.staying(w, g), s.Reflector) })
+	return out
+}
+
+// staying are the reflectors of a group that nothing speaks against.
+func (f field) staying(w *rr.World, g int) []rank.Candidate {
+	return slices.DeleteFunc(slices.Clone(f.incumbents[g]),
+		func(c rank.Candidate) bool { return c.Suits != rank.Fit || health.GivenUp(w, c.Node) })
+}
+
+// pickBeside picks the reflectors of a group beside the spare that is in use: it comes in addition to the lost one whose
+// place it takes, so it is nobody else's successor. Where the lost one has returned, or is beyond those that the group
+// shall have, the spare is one of these.
+func pickBeside(w *rr.World, d design.Design, g int, from []rank.Candidate, s v1alpha1.Spare) []string {
+	others := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool {
+		return c.Incumbent && c.Node.Name == s.Node
+	})
+	if s.Node != "" && s.Until == nil {
+		if picked := pickGroup(w, d, g, others, nil); slices.Contains(picked, s.Reflector) {
+			return picked
+		}
+	}
+	return pickGroup(w, d, g, from, nil)
+}
+
+// cover adds the spares of lost reflectors. Nobody else of their groups that nothing speaks against loses its role
 // meanwhile.
-func (f field) cover(w *rr.World, out *Choice) {
-	covers := health.Covers(w)
+func (f field) cover(w *rr.World, covers map[int]v1alpha1.Spare, out *Choice) {
 	for _, g := range PromotionOrder(w, out.Design) {
 		s, covered := covers[g]
-		lost, exists := w.Node(s.Reflector)
-		stay := slices.DeleteFunc(slices.Clone(f.incumbents[g]),
-			func(c rank.Candidate) bool { return c.Suits != rank.Fit || health.GivenUp(w, c.Node) })
-		if !covered || !exists || !isAmong(stay, s.Reflector) {
+		if !covered {
 			continue
 		}
+		stay := f.staying(w, g)
 		if s.Node = f.spareFor(w, out, s, stay); s.Node == "" {
 			continue
 		}
 		for _, c := range stay {
-			out.Groups[c.Node.Name] = lost.Group()
+			out.Groups[c.Node.Name] = g
 		}
 		n, _ := w.Node(s.Node)
-		out.Groups[s.Node], s.Zone = lost.Group(), w.Zone(&n)
+		out.Groups[s.Node], s.Zone = g, w.Zone(&n)
 		out.Spares = append(out.Spares, s)
 	}
 }
@@ -125,11 +152,12 @@ func (f field) chooseSpares(w *rr.World, out *Choice) {
 // successor is the node that would be chosen if one reflector was not there, "" for none.
 func (f field) successor(w *rr.World, out *Choice, of *rr.Node, g int) string {
 	taken := func(c rank.Candidate) bool { _, is := out.Groups[c.Node.Name]; return is }
+	elsewhere := func(c rank.Candidate) bool { return taken(c) && out.Groups[c.Node.Name] != g }
 	in := slices.DeleteFunc(slices.Clone(f.incumbents[g]), func(c rank.Candidate) bool {
 		return c.Node.Name == of.Name || !taken(c)
 	})
-	for _, c := range f.others.best(most(w, out.Design, g), taken) {
-		if c.Suits == rank.Fit {
+	for _, c := range f.others.best(2*most(w, out.Design, g), elsewhere) { // those that are joining are among them
+		if c.Suits == rank.Fit || taken(c) {
 			in = append(in, c)
 		}
 	}

@@ -42,7 +42,8 @@ func Covers(w *rr.World) map[int]v1alpha1.Spare {
 	}
 	for _, t := range Troubles(w) {
 		n, _ := w.Node(t.Node)
-		if _, has := out[n.Group()]; !has && len(out) < w.Spares() && t.NeedsSpare(w.Now, w.PromoteAfter()) {
+		needs := t.NeedsSpare(w.Now, w.PromoteAfter()) && !t.Gone(w.Now) && !GivenUp(w, &n) // then it has a successor
+		if _, has := out[n.Group()]; needs && !has && len(out) < w.Spares() {
 			out[n.Group()] = v1alpha1.Spare{Reflector: t.Node, Since: new(rr.Second(w.Now))}
 		}
 	}

@@ -258,12 +258,15 @@ func ailing(w rr.World) (rr.World, rr.Plan) {
 		}
 		for i := range w.Sightings {
 			s := &w.Sightings[i]
-			delete(s.Established, n.IPv4)
-			delete(s.Established, n.IPv6)
 			if s.Lost == nil {
 				s.Lost = map[netip.Addr]time.Time{}
 			}
-			s.Lost[n.IPv4], s.Lost[n.IPv6] = e.Since.Time, e.Since.Time
+			for _, f := range rr.AddressFamilies() {
+				if f.Up(&n) {
+					delete(s.Established, f(&n))
+					s.Lost[f(&n)] = e.Since.Time
+				}
+			}
 		}
 		w.Sightings = slices.DeleteFunc(w.Sightings, func(s rr.Sighting) bool { return s.Node == e.Node })
 	}
