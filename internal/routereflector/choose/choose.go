@@ -160,7 +160,7 @@ func PerZone(w *rr.World, p v1alpha1.PerZone, zone string, without map[string]bo
 		if n.Labels[key] != zone {
 			continue
 		}
-		if n.Incumbent(&w.Topology) && !without[n.Name] {
+		if n.Incumbent(&w.Topology) && !without[n.Name] && health.WhyLost(w, n) == "" {
 			current++
 		}
 		if n.Speaks() && rr.Selects(w.Topology.Spec.ClientSelector, n.Labels) {

@@ -35,9 +35,7 @@ func (f field) staying(w *rr.World, g int) []rank.Candidate {
 // place it takes, so it is nobody else's successor. Where the lost one has returned, or is beyond those that the group
 // shall have, the spare is one of these.
 func pickBeside(w *rr.World, d design.Design, g int, from []rank.Candidate, s v1alpha1.Spare) []string {
-	others := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool {
-		return c.Incumbent && c.Node.Name == s.Node
-	})
+	others := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool { return c.Node.Name == s.Node })
 	if s.Node != "" && s.Until == nil {
 		if picked := pickGroup(w, d, g, others, nil); slices.Contains(picked, s.Reflector) {
 			return picked
@@ -75,20 +73,20 @@ func (f field) spareFor(w *rr.World, out *Choice, s v1alpha1.Spare, stay []rank.
 		return s.Node
 	}
 	lost, _ := w.Node(s.Reflector)
-	g, chosen, working := lost.Group(), 0, ""
-	for _, of := range out.Groups {
-		chosen += rr.Count(of == g)
+	g, missing, working := lost.Group(), 0, ""
+	for name, of := range out.Groups { // those that are joining will work
+		missing += rr.Count(of == g && isAmong(f.incumbents[g], name))
 	}
 	for _, c := range stay {
 		if c.Node.Name == s.Reflector || !c.Node.Lives() {
 			continue
 		}
-		chosen--
+		missing--
 		if _, is := out.Groups[c.Node.Name]; working == "" || !is {
 			working = c.Node.Name
 		}
 	}
-	if chosen <= 0 {
+	if missing <= 0 && working != "" {
 		return working
 	}
 	return f.successor(w, out, &lost, g)

@@ -29,12 +29,10 @@ func Covers(w *rr.World) map[int]v1alpha1.Spare {
 		return out
 	}
 	for _, s := range w.Topology.Status.Spares {
-		n, exists := w.Node(s.Reflector)
-		if !exists || !n.IsReflectorOf(&w.Topology) || GivenUp(w, &n) {
-			continue
-		}
-		if s, stays := cover(w, &n, s); stays && len(out) < w.Spares() {
-			out[n.Group()] = s
+		if n, exists := w.Node(s.Reflector); exists && len(out) < w.Spares() {
+			if s, stays := cover(w, &n, s); stays {
+				out[n.Group()] = s
+			}
 		}
 	}
 	if w.Mesh.On {
@@ -42,8 +40,8 @@ func Covers(w *rr.World) map[int]v1alpha1.Spare {
 	}
 	for _, t := range Troubles(w) {
 		n, _ := w.Node(t.Node)
-		needs := t.NeedsSpare(w.Now, w.PromoteAfter()) && !t.Gone(w.Now) && !GivenUp(w, &n) // then it has a successor
-		if _, has := out[n.Group()]; needs && !has && len(out) < w.Spares() {
+		given := t.Gone(w.Now) || GivenUp(w, &n) // then it has a successor
+		if _, has := out[n.Group()]; !given && !has && len(out) < w.Spares() && t.NeedsSpare(w.Now, w.PromoteAfter()) {
 			out[n.Group()] = v1alpha1.Spare{Reflector: t.Node, Since: new(rr.Second(w.Now))}
 		}
 	}
@@ -56,6 +54,8 @@ func cover(w *rr.World, n *rr.Node, s v1alpha1.Spare) (entry v1alpha1.Spare, sta
 	spare, exists := w.Node(s.Node)
 	promoted := exists && spare.Marked(&w.Topology)
 	switch {
+	case !n.IsReflectorOf(&w.Topology), GivenUp(w, n):
+		return s, false
 	case troubled:
 		s.Until = nil
 		return s, !t.Gone(w.Now) && (promoted || t.NeedsSpare(w.Now, w.PromoteAfter()))

@@ -321,10 +321,10 @@ func example(pairs []reachability.Pair) string {
 
 // mostPaths is how many paths to one prefix a state may bring. Where reflectors with IDs of their own are taken over,
 // the first of them gets a session with every client before the number falls with each ID that goes, so that for as
-// long it may be twice as many; uncounted ones are too many. most is what a state like the one after the step may
-// bring.
+// long it may be twice as many; uncounted ones are too many. The mesh adds one path to each prefix, also where there are
+// more reflectors than there shall be. most is what a state like the one after the step may bring.
 func mostPaths(w *rr.World, step rr.Step, before, most int) int {
-	limit := max(most, before)
+	limit := max(most, before+rr.Count(step.Kind == rr.MeshOn))
 	n, _ := w.Node(step.Node)
 	if (step.Kind == rr.Adopt || step.Kind == rr.Promote) && n.AdoptedBy(&w.Topology) {
 		return min(max(limit, 2*before), reachability.MaxPaths-1)

@@ -17,27 +17,29 @@ import (
 // meshObject is the object that holds the switch of the mesh.
 const meshObject = "BGPConfiguration/default"
 
-// Steps lists the writes that come next and are alike, none if everything is as it shall be. What was measured
-// prescribes the order: BGPPeers, then reflectors one at a time, then the mesh; a reflector leaves after the one that
-// takes its place has its sessions. In a hierarchy clients move once the new group's reflectors are made, and before
-// the old one's go. role says what a node was described as when the plan was begun.
-func Steps(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) []rr.Step {
+// Stages lists the writes that come next, those that are alike together; none if everything is as it shall be. What was
+// measured prescribes the order: BGPPeers, then reflectors one at a time, then the mesh; a reflector leaves after the one
+// that takes its place has its sessions. In a hierarchy clients move once the new group's reflectors are made, and before
+// the old one's go. Where these moves may not be done, as they would cut somebody off, the stages after them may: a
+// reflector that only clients on the move still reach goes before they leave it. role says what a node was described as
+// when the plan was begun.
+func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Exiting() {
-		return exitStage(w, chosen, role)
+		return exitStages(w, chosen, role)
 	}
 	d := chosen.Design
 	if why := health.Adrift(w); why != "" {
-		return []rr.Step{MeshStep(w, rr.MeshOn, why+"; the mesh takes over until others are reflectors")}
+		return [][]rr.Step{{MeshStep(w, rr.MeshOn, why+"; the mesh takes over until others are reflectors")}}
 	}
 	peers := design.ChangedPeers(w, d)
 	if design.ResetsSessions(w, peers) {
-		return renewal(w, role)
+		return filled(renewal(w, role))
 	}
 	if len(peers) > 0 {
-		return peers
+		return [][]rr.Step{peers}
 	}
 	if adopted := adoptions(w); len(adopted) > 0 {
-		return adopted
+		return [][]rr.Step{adopted}
 	}
 	joining, leaving := choose.Roles(w, chosen)
 	// Anyone who leaves a group that stays has been replaced by now. Who links or serves clients that are to move
@@ -47,19 +49,23 @@ func Steps(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) []rr
 		return !slices.Contains(d.Order(), n.Group())
 	})
 	promotions, clients := promotions(w, joining, chosen, role), clientWrites(w, d)
-	for _, steps := range [][]rr.Step{
+	if stages := filled(
 		rescues(w, chosen, promotions), promotions, retirements(w), clients.labels,
-		forsaken(w, d), demotions(w, replaced, role), scattered(w), reopened(w, d), clients.moves,
-		demotions(w, leaving, role), stalePeers(w, d), released(w, d),
-	} {
-		if len(steps) > 0 {
-			return steps
-		}
+		forsaken(w, d), demotions(w, replaced, role), scattered(w), reopened(w, d),
+	); len(stages) > 0 {
+		return stages[:1]
 	}
-	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.Groups) > 0 && manned(w, d) {
-		return []rr.Step{MeshStep(w, rr.MeshOff, "every client takes its routes from reflectors")}
+	stages := filled(clients.moves, demotions(w, leaving, role), stalePeers(w, d), released(w, d))
+	if len(stages) == 0 && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.Groups) > 0 &&
+		manned(w, d) {
+		return [][]rr.Step{{MeshStep(w, rr.MeshOff, "every client takes its routes from reflectors")}}
 	}
-	return nil
+	return stages
+}
+
+// filled leaves out the stages without steps.
+func filled(stages ...[]rr.Step) [][]rr.Step {
+	return slices.DeleteFunc(stages, func(steps []rr.Step) bool { return len(steps) == 0 })
 }
 
 // renewal is what comes before a change of the sessions' options, which would cut off the reflectors' own pods and
@@ -75,12 +81,12 @@ func renewal(w *rr.World, role map[string]rr.Reflector) []rr.Step {
 		slices.DeleteFunc(w.Marked(), func(name string) bool { return role[name].Role == rr.RoleJoining }), role)
 }
 
-// exitStage lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of
+// exitStages lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of
 // all groups but one, then the reflectors of that one, and what is left. As long as a group has clients, the reflectors
 // of the others need its reflectors to reach them.
-func exitStage(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) []rr.Step {
+func exitStages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
-		return []rr.Step{MeshStep(w, rr.MeshOn, "the topology is being deleted; the mesh takes over")}
+		return [][]rr.Step{{MeshStep(w, rr.MeshOn, "the topology is being deleted; the mesh takes over")}}
 	}
 	last := lastGroup(w)
 	var steps [][]rr.Step
@@ -91,12 +97,7 @@ func exitStage(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) 
 		steps = append(steps, clients.labels, reopened(w, d), clients.moves, demotions(w, deep, role))
 	}
 	steps = append(steps, demotions(w, w.Marked(), role), released(w, design.Design{}), stalePeers(w, design.Design{}))
-	for _, s := range steps {
-		if len(s) > 0 {
-			return s
-		}
-	}
-	return nil
+	return filled(steps...)
 }
 
 // lastGroup is the group that goes last when the topology ends: the first that has a working reflector, [nowhere] if

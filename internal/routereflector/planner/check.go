@@ -53,38 +53,81 @@ func lookahead(nodes int) int {
 	return min(most, max(least, looks/max(nodes, 1)))
 }
 
-// check keeps the steps that the model lets pass, up to the first that it does not, and returns the World after them.
+// lookout is the World ahead of which a plan looks, with the steps that have been found to lead there.
+type lookout struct {
+	from   *rr.World
+	plan   *rr.Plan
+	chosen choose.Choice
+
+	at      rr.World
+	now     model.Judged
+	clients int // steps that are writes to clients
+	asked   int // steps that the model was asked about
+}
+
+// check keeps the steps that the model lets pass, up to where it lets none pass, and returns the World after them.
 func check(w *rr.World, p *rr.Plan, now model.Judged, chosen choose.Choice) (at rr.World) {
 	role := map[string]rr.Reflector{}
 	for _, r := range p.Reflectors {
 		role[r.Node] = r
 	}
-	clients, asked, limit := 0, 0, lookahead(len(w.Nodes))
-	for at = *w; ; {
-		stage := next.Steps(&at, chosen, role)
-		if len(stage) == 0 {
-			return at
+	l := lookout{from: w, plan: p, chosen: chosen, at: *w, now: now}
+	for {
+		stages := next.Stages(&l.at, chosen, role)
+		if len(stages) == 0 {
+			return l.at
 		}
-		for _, step := range stage {
-			after, known := now, retired(now, step)
-			clients, asked = clients+rr.Count(step.OfClient()), asked+rr.Count(!known)
-			if clients > maxClientSteps || asked > limit {
-				p.More = true
-				return at
-			}
-			if !known {
-				after = model.Judge(w, afterAll(w, now.State, step), now)
-				if broken := model.Breaks(w, now, after, step, chosen.Least()); broken != "" && !w.Abandons() {
-					why := fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken)
-					p.Refusals = append(p.Refusals, rr.Refusal{Reason: rr.ReasonUnsafe, Message: why})
-					return at
-				}
-			}
-			p.Steps = append(p.Steps, step)
-			p.Simulated = append(p.Simulated, rr.Simulated{Step: step, Checks: after.Checks})
-			p.Target, now, at = after.Checks, after, model.In(at, after.State)
+		if refusal := l.advance(stages); refusal != "" {
+			p.Refusals = append(p.Refusals, rr.Refusal{Reason: rr.ReasonUnsafe, Message: refusal})
+			return l.at
+		}
+		if p.More {
+			return l.at
 		}
 	}
+}
+
+// advance takes the steps of the first stage that has one which the model lets pass, and says why not if none has.
+func (l *lookout) advance(stages [][]rr.Step) (refusal string) {
+	for _, stage := range stages {
+		taken := 0
+		for _, step := range stage {
+			broken := l.take(step)
+			if l.plan.More || broken != "" && taken > 0 {
+				return ""
+			}
+			if broken != "" {
+				refusal = cmp.Or(refusal, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken))
+				break
+			}
+			taken++
+		}
+		if taken > 0 {
+			return ""
+		}
+	}
+	return refusal
+}
+
+// take adds a step to the plan, unless the model says what it would break, or there are more than a plan lists.
+func (l *lookout) take(step rr.Step) (broken string) {
+	after, known := l.now, retired(l.now, step)
+	l.clients, l.asked = l.clients+rr.Count(step.OfClient()), l.asked+rr.Count(!known)
+	if l.clients > maxClientSteps || l.asked > lookahead(len(l.from.Nodes)) {
+		l.plan.More = true
+		return ""
+	}
+	if !known {
+		after = model.Judge(l.from, afterAll(l.from, l.now.State, step), l.now)
+		broken := model.Breaks(l.from, l.now, after, step, l.chosen.Least())
+		if broken != "" && !l.from.Abandons() {
+			return broken
+		}
+	}
+	l.plan.Steps = append(l.plan.Steps, step)
+	l.plan.Simulated = append(l.plan.Simulated, rr.Simulated{Step: step, Checks: after.Checks})
+	l.plan.Target, l.now, l.at = after.Checks, after, model.In(l.at, after.State)
+	return ""
 }
 
 // afterAll is the state after a step, and with the first RetirePeer after all of them: more sessions than those of the

@@ -324,3 +324,30 @@ func TestItGathersUntilAllHaveTheirSessions(t *testing.T) {
 		t.Error("it gathered nobody")
 	}
 }
+
+// A reflector whose group has lost its spines is reached by its clients alone: once they have sessions with
+// another group, it goes before they leave it.
+func TestAReflectorWithoutSpinesGoesBeforeItsClients(t *testing.T) {
+	t.Parallel()
+	w, _ := carryOut(t, redundant(limited(12, 2, 4), 2), nil)
+	kept := map[bool]string{} // of group 2 a reflector and a client
+	for _, n := range w.Nodes {
+		if in, _ := n.Membership(); n.Marked(&w.Topology) && n.Group() == 2 || !n.Marked(&w.Topology) && in == 2 {
+			kept[n.Marked(&w.Topology)] = n.Name
+		}
+	}
+	w.Nodes = slices.DeleteFunc(slices.Clone(w.Nodes), func(n rr.Node) bool {
+		in, _ := n.Membership()
+		outside := n.Marked(&w.Topology) && n.Group() != rr.FirstGroup || !n.Marked(&w.Topology) && in != rr.FirstGroup
+		return outside && kept[n.Marked(&w.Topology)] != n.Name
+	})
+	w.Topology.Spec.Mode = v1alpha1.ModeFlat
+	w, done := carryOut(t, w, safe(t))
+	if p := MakePlan(settled(w)); len(kept) != 2 || len(p.Steps)+len(p.Refusals) > 0 {
+		t.Fatalf("of %v, after %v: %v, %v", kept, kinds(done), p.Steps, p.Refusals)
+	}
+	joined := slices.Index(kinds(done), "Join Node/"+kept[false])
+	if demoted := slices.Index(kinds(done), "Demote Node/"+kept[true]); joined < 0 || demoted < joined {
+		t.Errorf("%v", kinds(done))
+	}
+}

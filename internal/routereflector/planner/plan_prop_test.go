@@ -75,6 +75,14 @@ func safe(t interface{ Fatalf(string, ...any) }) func(before, after rr.World, p 
 	}
 }
 
+// rest are the steps of a plan after the first, nil if others may follow: without the mesh a lost reflector has a spare.
+func rest(p rr.Plan) []rr.Step {
+	if p.Steps[0].Kind == rr.MeshOff {
+		return nil
+	}
+	return p.Steps[1:]
+}
+
 // Whatever happens to a cluster, the plan converges, is idempotent, is safe at every prefix, and a process that dies after any write goes on
 // with the same steps.
 func TestAnyCluster(t *testing.T) {
@@ -91,7 +99,7 @@ func TestAnyCluster(t *testing.T) {
 						t.Fatalf("a new process has another plan: %s", diff)
 					}
 				}
-				expected, at = p.Steps[1:], before.Now
+				expected, at = rest(p), before.Now
 			})
 			again := MakePlan(settled(w))
 			if len(again.Steps) != 0 {

@@ -163,6 +163,27 @@ func TestASpareTakesThePlaceOfALostReflector(t *testing.T) {
 	}
 }
 
+// A spare comes in addition to the lost reflector, so that another that should go has a successor of its own: whoever of
+// the two is promoted first, a process that starts then goes on with the other.
+func TestASpareIsNobodysSuccessor(t *testing.T) {
+	t.Parallel()
+	w := written(established(t, 12))
+	dead, cordoned, since := w.Marked()[0], w.Marked()[1], w.Now
+	w.Now = since.Add(4 * time.Second)
+	w = lostBy(with(w, func(n *rr.Node) { n.Unschedulable = true }, cordoned), dead, since)
+	p := MakePlan(w)
+	if len(p.Steps) != 3 || p.Steps[1].Kind != rr.Promote || p.Steps[2].Node != cordoned {
+		t.Fatalf("%v", p.Steps)
+	}
+	for _, first := range p.Steps[:2] {
+		w := lostBy(After(w, first), dead, since)
+		want := slices.DeleteFunc(slices.Clone(p.Steps), func(s rr.Step) bool { return s.Node == first.Node })
+		if got := MakePlan(w).Steps; !slices.Equal(kinds(got), kinds(want)) {
+			t.Errorf("after %s: %v, want %v", first, kinds(got), kinds(want))
+		}
+	}
+}
+
 // A reflector whose kubelet is silent has a spare as soon as the cloud reports its machine as off, its kubelet answers
 // nobody, or nobody has a session with it; on the kubelet's word alone it has none.
 func TestWhenASilentReflectorHasASpare(t *testing.T) {
