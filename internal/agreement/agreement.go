@@ -24,8 +24,8 @@ type Row struct {
 	CalicoNode string `json:"calicoNode"`
 	Reflector  string `json:"reflector"`
 	// Volumes is how many volumes DigitalOcean has attached, and of how many at most; "" if they were not compared.
-	Volumes string  `json:"volumes,omitempty"`
-	Verdict Verdict `json:"verdict"`
+	Volumes string        `json:"volumes,omitempty"`
+	Verdict finding.State `json:"verdict"`
 	// Findings are the reasons for the verdict, worst first; none where the sides agree.
 	Findings []finding.Verdict `json:"findings,omitempty"`
 	// HasNode reports whether there is a Kubernetes Node.
@@ -149,7 +149,7 @@ func word(s finding.Side) string {
 }
 
 // add adds a finding; a zero since is none.
-func (r *Row) add(v Verdict, since time.Time, next, format string, args ...any) {
+func (r *Row) add(v finding.State, since time.Time, next, format string, args ...any) {
 	f := finding.Verdict{State: v, What: fmt.Sprintf(format, args...), Next: next}
 	if !since.IsZero() {
 		f.Since = &since
@@ -158,19 +158,21 @@ func (r *Row) add(v Verdict, since time.Time, next, format string, args ...any) 
 }
 
 func (r *Row) differ(since time.Time, format string, args ...any) {
-	r.add(Disagree, since, "", format, args...)
+	r.add(finding.Disagree, since, "", format, args...)
 }
 
 func (r *Row) settle(since time.Time, next, format string, args ...any) {
-	r.add(Settling, since, next, format, args...)
+	r.add(finding.Settling, since, next, format, args...)
 }
 
-func (r *Row) doubt(format string, args ...any) { r.add(Unknown, time.Time{}, "", format, args...) }
+func (r *Row) doubt(format string, args ...any) {
+	r.add(finding.Unknown, time.Time{}, "", format, args...)
+}
 
 // finish orders the findings, each once, and gives the verdict.
 func (r *Row) finish(compared bool) {
 	slices.SortStableFunc(r.Findings, func(a, b finding.Verdict) int {
-		if c := cmp.Compare(a.State.Rank(), b.State.Rank()); c != 0 || a.State != Unknown {
+		if c := cmp.Compare(a.State.Rank(), b.State.Rank()); c != 0 || a.State != finding.Unknown {
 			return c
 		}
 		return cmp.Compare(a.What, b.What)
@@ -180,9 +182,9 @@ func (r *Row) finish(compared bool) {
 	case len(r.Findings) > 0:
 		r.Verdict = r.Findings[0].State
 	case r.HasNode && !compared:
-		r.Verdict = OneSide
+		r.Verdict = finding.OneSide
 	default:
-		r.Verdict = Agree
+		r.Verdict = finding.Agree
 	}
 }
 
@@ -205,23 +207,23 @@ func (j *judge) nodeText(n *Node) string {
 func (j *judge) life(n *Node, row *Row) {
 	switch {
 	case n.Deleting && !n.DeletedAt.IsZero() && j.Now.Sub(n.DeletedAt) >= goneTime:
-		row.add(Disagree, n.DeletedAt, "see which finalizers hold it: kubectl get node "+n.Name+" -o jsonpath='{.metadata.finalizers}'",
+		row.add(finding.Disagree, n.DeletedAt, "see which finalizers hold it: kubectl get node "+n.Name+" -o jsonpath='{.metadata.finalizers}'",
 			"the deletion of the Node is not done")
 	case n.Deleting:
 		row.settle(time.Time{}, "it is removed when its finalizers are done", "the Node is being deleted")
 	case n.Ready == "True" && j.Unwatched != "" && !j.gone(n):
-		row.add(Unknown, time.Time{}, "see why: kubectl -n kube-system get lease kube-controller-manager, and the log of that program", "whether it is still Ready is unknown: %s", j.Unwatched)
+		row.add(finding.Unknown, time.Time{}, "see why: kubectl -n kube-system get lease kube-controller-manager, and the log of that program", "whether it is still Ready is unknown: %s", j.Unwatched)
 	case n.Ready == "True", j.gone(n):
 	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
 		row.settle(n.Created, "its kubelet reports Ready when the network is available", "the Node has just joined and is not Ready yet")
 	case n.Ready == "":
-		row.add(Down, n.Created, "check whether its kubelet runs", "no kubelet has reported the status of the Node")
+		row.add(finding.Down, n.Created, "check whether its kubelet runs", "no kubelet has reported the status of the Node")
 	case j.droplets[n.Name].Off:
-		row.add(Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted", "droplet %d is switched off", j.droplets[n.Name].ID)
+		row.add(finding.Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted", "droplet %d is switched off", j.droplets[n.Name].ID)
 	case n.Ready == "False":
-		row.add(Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name, "the Node is NotReady")
+		row.add(finding.Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name, "the Node is NotReady")
 	default:
-		row.add(Down, n.ReadySince, "check whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
+		row.add(finding.Down, n.ReadySince, "check whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
 	}
 }
 
@@ -247,17 +249,17 @@ func (j *judge) droplet(n *Node, row *Row) {
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + notAsked
 	case j.Cloud.Problem != "":
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + unknown
-		row.add(Unknown, time.Time{}, CloudNext, "the cloud could not be read: %s", j.Cloud.Problem)
+		row.add(finding.Unknown, time.Time{}, CloudNext, "the cloud could not be read: %s", j.Cloud.Problem)
 	case !judged || d.Existence == Uncertain:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
-		row.add(Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account", "%s", cmp.Or(d.Message, "its droplet is unknown"))
+		row.add(finding.Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account", "%s", cmp.Or(d.Message, "its droplet is unknown"))
 	case d.Existence == Gone:
 		row.Droplet = name + ", gone"
 		j.leaves(n, row, name)
 	case d.Off:
 		row.Droplet = name + ", off"
 		if n.Ready == "True" {
-			row.add(Down, time.Time{}, "its Node becomes NotReady within a minute; switch the droplet on, or delete it", "%s is switched off", name)
+			row.add(finding.Down, time.Time{}, "its Node becomes NotReady within a minute; switch the droplet on, or delete it", "%s is switched off", name)
 		}
 	default:
 		row.Droplet = name
@@ -279,13 +281,13 @@ func (j *judge) leaves(n *Node, row *Row, droplet string) {
 	if n.Ready == "True" {
 		next = "wait a minute: its Node becomes NotReady, and is deleted then; if it stays Ready, another machine reports under its name"
 	}
-	row.add(Disagree, since, next, "%s is gone, and its Node still exists", droplet)
+	row.add(finding.Disagree, since, next, "%s is gone, and its Node still exists", droplet)
 }
 
 // missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about which a person can do next.
 func (j *judge) missing(n *Node, row *Row, next, what string) {
 	if j.settled(n) {
-		row.add(Disagree, n.Created, next, "%s", what)
+		row.add(finding.Disagree, n.Created, next, "%s", what)
 		return
 	}
 	row.settle(n.Created, "the Node has just joined", "%s", what)
@@ -398,11 +400,11 @@ func (j *judge) left(row *Row, what string) {
 	at := slices.IndexFunc(j.CleanUps, func(c CleanUp) bool { return c.Machine == row.Machine })
 	switch {
 	case at < 0:
-		row.add(Disagree, time.Time{}, "a calico-node-sync that runs removes it: kubectl mooring status", "%s", what)
+		row.add(finding.Disagree, time.Time{}, "a calico-node-sync that runs removes it: kubectl mooring status", "%s", what)
 	case j.CleanUps[at].Pending:
 		row.settle(time.Time{}, "calico-node-sync removes it: "+j.CleanUps[at].Message, "%s", what)
 	default:
-		row.add(Disagree, time.Time{}, "calico-node-sync keeps it: "+j.CleanUps[at].Message, "%s", what)
+		row.add(finding.Disagree, time.Time{}, "calico-node-sync keeps it: "+j.CleanUps[at].Message, "%s", what)
 	}
 }
 
@@ -471,9 +473,9 @@ func (j *judge) labels(n *Node) {
 			continue // what is under way need not be complete
 		}
 		if n.Reflector != r.Topology {
-			row.add(Disagree, time.Time{}, repairs, "topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
+			row.add(finding.Disagree, time.Time{}, repairs, "topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
 		} else if r.ClusterID != n.ClusterID {
-			row.add(Disagree, time.Time{}, repairs, "topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID, nothing), cmp.Or(n.ClusterID, nothing))
+			row.add(finding.Disagree, time.Time{}, repairs, "topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID, nothing), cmp.Or(n.ClusterID, nothing))
 		}
 	}
 	switch {

@@ -384,7 +384,7 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 			seen[r.Machine]++
 			text := ""
 			for _, f := range r.Findings {
-				if f.State == agreement.Disagree || f.State == agreement.Down {
+				if f.State == finding.Disagree || f.State == finding.Down {
 					text += f.What
 				}
 			}
@@ -397,7 +397,7 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 			if w.Reflectors.Side != (finding.Side{}) && strings.Contains(text, "topology") {
 				t.Fatalf("no topology was read: %+v", r)
 			}
-			if (w.Cloud.Problem != "" || w.Calico.Problem != "" || w.Reflectors.Problem != "") && r.HasNode && r.Verdict == agreement.Agree {
+			if (w.Cloud.Problem != "" || w.Calico.Problem != "" || w.Reflectors.Problem != "") && r.HasNode && r.Verdict == finding.Agree {
 				t.Fatalf("a side could not be read: %+v", r)
 			}
 		}
@@ -410,7 +410,7 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 		blind := w
 		blind.Cloud = agreement.Cloud{Side: finding.Side{Problem: "y"}}
 		for i, r := range agreement.Rows(blind) {
-			if r.Verdict == agreement.Disagree && rows[i].Verdict.Rank() > agreement.Disagree.Rank() {
+			if r.Verdict == finding.Disagree && rows[i].Verdict.Rank() > finding.Disagree.Rank() {
 				t.Fatalf("without the cloud %+v, with it %+v", r, rows[i])
 			}
 		}

@@ -4,9 +4,9 @@
 package agreement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -103,13 +103,13 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 	}
 	next := "kubectl mooring volumes"
 	if len(unknown) > 0 {
-		row.add(Disagree, time.Time{}, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): %s", few(unknown))
+		row.add(finding.Disagree, time.Time{}, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): %s", few(unknown))
 	}
 	if len(missing) > 0 {
-		row.add(Disagree, time.Time{}, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
+		row.add(finding.Disagree, time.Time{}, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
 	}
 	if len(stuck) > 0 {
-		row.add(Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s", few(stuck))
+		row.add(finding.Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s", few(stuck))
 	}
 	if len(changing) > 0 {
 		row.settle(time.Time{}, "the driver attaches and detaches them", "volumes are being attached or detached: %s", few(changing))
@@ -122,26 +122,16 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 // room compares how many volumes of Kubernetes there is room for beside foreign ones with what the scheduler knows, which is never less than 1.
 func room(v NodeVolumes, foreign int, row *Row) {
 	if left := max(1, mostAttached-foreign); v.Limit > left && v.Limit <= mostAttached {
-		row.add(Disagree, time.Time{},
+		row.add(finding.Disagree, time.Time{},
 			"detach those that nobody needs, then delete the volume driver's node plugin Pod there: when it starts it counts again those that are not named pvc-...",
 			"%s that no PersistentVolume has, so that there is room for %d of Kubernetes', and its CSINode says %d", prose.Plural(foreign, "volume"), left, v.Limit)
 	}
 }
 
 // volume is a volume for people: its PersistentVolume's name, if it has one.
-func (j *judge) volume(id string) string {
-	if name := j.Cloud.Volumes.Names[id]; name != "" {
-		return name
-	}
-	return id
-}
+func (j *judge) volume(id string) string { return cmp.Or(j.Cloud.Volumes.Names[id], id) }
 
 // few are the first of many names, in order, and how many more there are.
 func few(names []string) string {
-	const most = 3
-	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
-	if len(sorted) <= most {
-		return strings.Join(sorted, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:most], ", "), len(sorted)-most)
+	return finding.First(slices.Compact(slices.Sorted(slices.Values(names))), 3)
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
@@ -110,7 +111,7 @@ func TestAttachments(t *testing.T) {
 				if r.Machine == "n1" && r.Volumes != test.count {
 					t.Errorf("%q, want %q", r.Volumes, test.count)
 				}
-				if r.Machine == "n2" && r.Verdict != agreement.Agree {
+				if r.Machine == "n2" && r.Verdict != finding.Agree {
 					t.Errorf("the other machine: %s", found(w, "n2"))
 				}
 			}
@@ -146,7 +147,7 @@ func TestAnyAttachments(t *testing.T) {
 			n.Attachments = append(n.Attachments, agreement.Attachment{ID: id, Attached: true})
 		}
 		for _, r := range agreement.Rows(w) {
-			if r.Verdict != agreement.Agree {
+			if r.Verdict != finding.Agree {
 				t.Fatalf("equal sides differ: %s", found(w, r.Machine))
 			}
 		}

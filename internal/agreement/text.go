@@ -26,14 +26,14 @@ const FoldAbove = 50
 func Text(rows []Row, now time.Time, width int, paint finding.Paint) string {
 	shown, everywhere := rows, common(rows)
 	if len(rows) > FoldAbove {
-		shown = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Verdict == Agree })
+		shown = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Verdict == finding.Agree })
 	}
 	const narrow = 6
 	var b strings.Builder
 	lines := make([]finding.Line, len(shown))
 	for i, r := range shown {
 		own := slices.DeleteFunc(slices.Clone(r.Findings), func(v finding.Verdict) bool {
-			return v.State == Unknown && slices.Contains(everywhere, v.What)
+			return v.State == finding.Unknown && slices.Contains(everywhere, v.What)
 		})
 		lines[i] = finding.Line{Cells: r.cells()[:narrow], State: r.Verdict, Verdicts: own}
 	}
@@ -67,7 +67,7 @@ func common(rows []Row) []string {
 	}
 	var out []string
 	for _, f := range nodes[0].Findings {
-		same := func(g finding.Verdict) bool { return g.State == Unknown && g.What == f.What }
+		same := func(g finding.Verdict) bool { return g.State == finding.Unknown && g.What == f.What }
 		if !slices.ContainsFunc(nodes, func(r Row) bool { return !slices.ContainsFunc(r.Findings, same) }) {
 			out = append(out, f.What)
 		}
@@ -92,10 +92,19 @@ func (r Row) cells() []string {
 	short := strings.NewReplacer("droplet ", "", "digitalocean://", "", ", "+notAsked, "", ", "+unknown, " ?", ", ", " ")
 	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, r.Verdict.String(), r.Volumes}
 	for i, c := range cells {
-		if c = strings.Join(strings.Fields(c), " "); c == "" || c == nothing {
+		if c = strings.Join(strings.Fields(prose.Printable(c)), " "); c == "" || c == nothing {
 			c = "-"
 		}
 		cells[i] = c
 	}
 	return cells
+}
+
+// Count counts the rows by verdict.
+func Count(rows []Row) finding.Counts {
+	c := finding.Counts{}
+	for _, r := range rows {
+		c[r.Verdict]++
+	}
+	return c
 }

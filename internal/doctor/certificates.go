@@ -16,9 +16,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// CheckCertificates is the check of [Certificates]. The name stands in JSON and MUST NOT change.
-const CheckCertificates = "certificates"
-
 // notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Anyone who renews by himself does
 // so after two thirds of it (cert-manager, etcd-storage-operator), so that he is late then.
 const notice = 14 * 24 * time.Hour
@@ -53,9 +50,9 @@ type End struct {
 	Lasts time.Duration
 }
 
-// Certificates judges which certificates have ended, or end soon.
+// Certificates judges which certificates have ended, or end soon. The name of the check stands in JSON and MUST NOT change.
 func Certificates(e CertificateEvidence) []finding.Finding {
-	return finding.Make([]finding.Check[CertificateEvidence]{{Name: CheckCertificates, Find: certificates}}, e)
+	return finding.Make([]finding.Check[CertificateEvidence]{{Name: "certificates", Find: certificates}}, e)
 }
 
 func certificates(e CertificateEvidence) []finding.Finding {
@@ -81,27 +78,16 @@ func certificates(e CertificateEvidence) []finding.Finding {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
 		})
 		out = append(out, finding.Finding{
-			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not about to expire; the first is %s of %s, on %s", are(len(well)), first.What, first.Where, day(first.At)),
+			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not about to expire; the first is %s of %s, on %s", prose.Are(len(well), "certificate"), first.What, first.Where, day(first.At)),
 		})
 	}
 	return append(out, e.unread()...)
 }
 
-// are is "1 certificate is" or "2 certificates are".
-func are(n int) string {
-	if n == 1 {
-		return "1 certificate is"
-	}
-	return prose.Plural(n, "certificate") + " are"
-}
-
 // unread is what was not looked at.
 func (e CertificateEvidence) unread() []finding.Finding {
 	const secrets = "Secrets of type kubernetes.io/tls"
-	var out []finding.Finding
-	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Name, u.Problem))
-	}
+	out := notRead(e.Unread)
 	switch {
 	case e.ClosedProblem != "":
 		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not read: " + secrets + ": " + e.ClosedProblem})

@@ -7,26 +7,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // The components, by the names of their binaries, images and labels.
 const (
-	cloud        = "digitalocean-cloud-controller-manager"
+	Cloud        = "digitalocean-cloud-controller-manager"
 	admission    = "digitalocean-cloud-controller-manager-admission-server"
-	nodeSync     = "calico-node-sync"
-	reflectors   = "calico-route-reflector-operator"
-	storage      = "etcd-storage-operator"
+	NodeSync     = "calico-node-sync"
+	Reflectors   = "calico-route-reflector-operator"
+	Storage      = "etcd-storage-operator"
 	storageProxy = "etcd-storage-proxy"
-)
-
-// Components by which objects show that they are meant to run.
-const (
-	Cloud      = cloud
-	NodeSync   = nodeSync
-	Reflectors = reflectors
-	Storage    = storage
-	Driver     = "digitalocean-csi-driver"
+	Driver       = "digitalocean-csi-driver"
 )
 
 // accountLease is where the cloud component keeps whose droplets the cluster's are, and the health of its token
@@ -69,17 +62,17 @@ func components() []component {
 	const id, in = "leader-election-id", "leader-election-namespace"
 	return []component{
 		{
-			name: cloud, lease: "cloud-controller-manager", leaseIn: "kube-system", leaseFlag: "leader-elect-resource-name", leaseInFlag: "leader-elect-resource-namespace", electing: true,
+			name: Cloud, lease: "cloud-controller-manager", leaseIn: "kube-system", leaseFlag: "leader-elect-resource-name", leaseInFlag: "leader-elect-resource-namespace", electing: true,
 			twice: finding.Problem, twiceWhy: "both change load balancers, firewalls and Nodes, and they conflict unless both use the same Lease for leader election",
 			rivals: []rival{{
-				name: "DigitalOcean's own " + cloud, images: []string{"digitalocean/" + cloud}, severity: finding.Problem,
+				name: "DigitalOcean's own " + Cloud, images: []string{"digitalocean/" + Cloud}, severity: finding.Problem,
 				why: "it elects no leader, so that both change load balancers, firewalls and Nodes at the same time",
 				do:  "scale it to 0 before ours runs: docs/migration/digitalocean-cloud-controller-manager.md",
 			}},
 		},
 		{name: admission, rivals: []rival{{images: []string{"digitalocean/" + admission}}}},
 		{
-			name: nodeSync, lease: "calico-node-sync.nodes.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			name: NodeSync, lease: "calico-node-sync.nodes.mooring.dev", leaseFlag: id, leaseInFlag: in,
 			twice: finding.Warning, twiceWhy: "their writes cannot harm each other, but each has its own mass guard and confirmations: together they may remove twice as many",
 			rivals: []rival{{
 				name: "the old kube-calico-controller", images: []string{"kube-calico-controller"}, workloads: []string{"kube-calico-controller"}, severity: finding.Warning,
@@ -88,7 +81,7 @@ func components() []component {
 			}},
 		},
 		{
-			name: reflectors, lease: "calico-route-reflector-operator.bgp.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			name: Reflectors, lease: "calico-route-reflector-operator.bgp.mooring.dev", leaseFlag: id, leaseInFlag: in,
 			twice: finding.Problem, twiceWhy: "each elects a leader in its own namespace, and both write BGPPeers and labels for the same topologies",
 			rivals: []rival{{
 				name: "the calico-route-reflector-operator of 2020", workloads: []string{"calico-route-reflector-operator-controller-manager"}, severity: finding.Problem,
@@ -97,7 +90,7 @@ func components() []component {
 			}},
 		},
 		{
-			name: storage, lease: "etcd-storage-operator.etcd.mooring.dev", leaseFlag: id, leaseInFlag: in,
+			name: Storage, lease: "etcd-storage-operator.etcd.mooring.dev", leaseFlag: id, leaseInFlag: in,
 			twice: finding.Problem, twiceWhy: "both make proxies and certificates for the same EtcdStorages, each with its own CAs; a tenant's ConfigMap has those of the last writer",
 			rivals: []rival{{
 				name: "etcdproxy-controller", images: []string{"etcdproxy-controller"}, workloads: []string{"etcdproxy-controller-deployment"}, severity: finding.Problem,
@@ -154,32 +147,17 @@ func names(workloads []Workload) string {
 }
 
 // RunsCloud reports whether digitalocean-cloud-controller-manager is among workloads, be it DigitalOcean's own.
-func RunsCloud(listings []Listing) bool {
-	return slices.ContainsFunc(all(listings), func(w Workload) bool { return w.labeled(cloud) || w.runs(cloud) })
-}
-
-// Object names one in a namespace.
-type Object struct {
-	Namespace, Name string
+func RunsCloud(workloads []Workload) bool {
+	return slices.ContainsFunc(workloads, func(w Workload) bool { return w.labeled(Cloud) || w.runs(Cloud) })
 }
 
 // CoreAuthorities are the ConfigMaps by which the operators of etcd storage know their core (--etcd-core-ca-configmap, with its default).
-func CoreAuthorities(listings []Listing) []Object {
-	var out []Object
-	for _, c := range components() {
-		if c.name != storage {
-			continue
-		}
-		for _, w := range c.of(all(listings)) {
-			o := Object{Namespace: w.Namespace, Name: "etcd-coreserving-ca"}
-			if value, set := w.flag("namespace"); set {
-				o.Namespace = value
-			}
-			if value, set := w.flag("etcd-core-ca-configmap"); set {
-				o.Name = value
-			}
-			out = append(out, o)
-		}
+func CoreAuthorities(workloads []Workload) (out []v1alpha1.Destination) {
+	at := slices.IndexFunc(components(), func(c component) bool { return c.name == Storage })
+	for _, w := range components()[at].of(workloads) {
+		out = append(out, v1alpha1.Destination{
+			Namespace: w.valueOf("namespace", w.Namespace), Name: w.valueOf("etcd-core-ca-configmap", "etcd-coreserving-ca"),
+		})
 	}
 	return out
 }

@@ -15,21 +15,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// The checks of [Controllers]. The names stand in JSON and MUST NOT change.
-const (
-	CheckFighting   = "fighting"
-	CheckTwice      = "installed-twice"
-	CheckReplicas   = "replicas"
-	CheckLeader     = "leader"
-	CheckVersions   = "versions"
-	CheckComponents = "components"
-)
-
 // ControllerEvidence is what was read of what runs.
 type ControllerEvidence struct {
 	// Now is by the API server's clock.
 	Now       time.Time
-	Workloads []Listing
+	Workloads []Workload
+	// Unread are the lists of workloads that could not be read.
+	Unread []finding.Side
 	// Namespaces are Mooring's: what is elsewhere is not believed.
 	Namespaces []string
 	// Elsewhere are workloads outside Mooring's namespaces that look like components.
@@ -41,13 +33,11 @@ type ControllerEvidence struct {
 	LeaseProblem string
 }
 
-// Unread says which lists could not be read, so that what runs is not known wholly; "" if all were.
-func (e ControllerEvidence) Unread() string {
+// NotRead says which lists could not be read, so that what runs is not known wholly; "" if all were.
+func (e ControllerEvidence) NotRead() string {
 	var problems []string
-	for _, l := range e.Workloads {
-		if l.Problem != "" {
-			problems = append(problems, l.Kind+": "+l.Problem)
-		}
+	for _, s := range e.Unread {
+		problems = append(problems, s.Name+": "+s.Problem)
 	}
 	if e.LeaseProblem != "" {
 		problems = append(problems, "Leases: "+e.LeaseProblem)
@@ -55,21 +45,23 @@ func (e ControllerEvidence) Unread() string {
 	return strings.Join(problems, "; ")
 }
 
-// Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it.
+// Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it. The names of the
+// checks stand in JSON and MUST NOT change.
 func Controllers(e ControllerEvidence) []finding.Finding {
+	e.Workloads = sorted(e.Workloads)
 	return finding.Make([]finding.Check[ControllerEvidence]{
-		{Name: CheckFighting, Find: fighting},
-		{Name: CheckTwice, Find: twice},
-		{Name: CheckReplicas, Find: replicas},
-		{Name: CheckLeader, Find: leaders},
-		{Name: CheckVersions, Find: versions},
-		{Name: CheckComponents, Find: present},
+		{Name: "fighting", Find: fighting},
+		{Name: "installed-twice", Find: twice},
+		{Name: "replicas", Find: replicas},
+		{Name: "leader", Find: leaders},
+		{Name: "versions", Find: versions},
+		{Name: "components", Find: present},
 	}, e)
 }
 
 // present says of which components there is anything to judge, and which lists there are not.
 func present(e ControllerEvidence) []finding.Finding {
-	out := append(notListed(e.Workloads), e.absent()...)
+	out := append(notRead(e.Unread), e.absent()...)
 	if len(e.Elsewhere) > 0 {
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: "not trusted and not judged, outside Mooring's namespaces: " + names(e.Elsewhere),
@@ -78,7 +70,7 @@ func present(e ControllerEvidence) []finding.Finding {
 	}
 	var found []string
 	for _, c := range components() {
-		if n := len(c.of(all(e.Workloads))); n > 0 {
+		if n := len(c.of(e.Workloads)); n > 0 {
 			found = append(found, c.name)
 		}
 	}
@@ -147,13 +139,12 @@ func (e ControllerEvidence) elected() []string {
 // fighting finds others that do the work of ours alongside them.
 func fighting(e ControllerEvidence) []finding.Finding {
 	var out []finding.Finding
-	workloads := all(e.Workloads)
 	for _, c := range components() {
-		ours := running(c.of(workloads))
+		ours := running(c.of(e.Workloads))
 		if len(ours) == 0 {
 			continue
 		}
-		for _, w := range running(workloads) {
+		for _, w := range running(e.Workloads) {
 			for _, r := range c.rivals {
 				if r.name != "" && r.is(c, w) {
 					out = append(out, finding.Finding{
@@ -173,7 +164,7 @@ func fighting(e ControllerEvidence) []finding.Finding {
 // follows from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
 func nodeController(c component, w Workload) finding.Finding {
 	const name, list = "calico-kube-controllers", "ENABLED_CONTROLLERS"
-	if c.name != nodeSync || w.Name != name {
+	if c.name != NodeSync || w.Name != name {
 		return finding.Finding{}
 	}
 	kind, enabled := w.Env["DATASTORE_TYPE"], w.Env[list]
@@ -205,7 +196,7 @@ func elsewhere(w Workload, variables ...string) string {
 func twice(e ControllerEvidence) []finding.Finding {
 	var out []finding.Finding
 	for _, c := range components() {
-		ours := running(c.of(all(e.Workloads)))
+		ours := running(c.of(e.Workloads))
 		if c.twice == "" || len(ours) < 2 {
 			continue
 		}
@@ -220,13 +211,12 @@ func twice(e ControllerEvidence) []finding.Finding {
 // replicas finds what has no pods, or fewer than it is to have.
 func replicas(e ControllerEvidence) []finding.Finding {
 	var out []finding.Finding
-	workloads := all(e.Workloads)
 	for _, c := range components() {
-		for _, w := range c.of(workloads) {
+		for _, w := range c.of(e.Workloads) {
 			f := finding.Finding{Where: w.String(), Do: fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())}
 			switch {
 			case w.Wanted == 0 && w.Kind != "DaemonSet": // that one has no machine yet
-				f = stopped(c, w, running(c.of(workloads)))
+				f = stopped(c, w, running(c.of(e.Workloads)))
 			case w.Ready == 0:
 				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
 			case w.Wanted == 0:
@@ -267,15 +257,7 @@ func (c component) election(w Workload) (namespace, name string) {
 	if c.lease == "" || !elect {
 		return "", ""
 	}
-	name = c.lease
-	if value, set := w.flag(c.leaseFlag); set {
-		name = value
-	}
-	namespace = cmp.Or(c.leaseIn, w.Namespace)
-	if value, set := w.flag(c.leaseInFlag); set {
-		namespace = value
-	}
-	return namespace, name
+	return w.valueOf(c.leaseInFlag, cmp.Or(c.leaseIn, w.Namespace)), w.valueOf(c.leaseFlag, c.lease)
 }
 
 // leaders finds components of which nobody leads.
@@ -285,7 +267,7 @@ func leaders(e ControllerEvidence) []finding.Finding {
 	}
 	var out []finding.Finding
 	for _, c := range components() {
-		for _, w := range running(c.of(all(e.Workloads))) {
+		for _, w := range running(c.of(e.Workloads)) {
 			if c.lease == "" || w.Ready == 0 {
 				continue // without a ready pod there is another finding
 			}
@@ -340,14 +322,14 @@ func versions(e ControllerEvidence) []finding.Finding {
 		if c.name == storageProxy {
 			continue // those follow their operator, one after the other
 		}
-		for _, w := range c.of(all(e.Workloads)) {
+		for _, w := range c.of(e.Workloads) {
 			release := w.Labels["app.kubernetes.io/instance"] + " in namespace " + w.Namespace
 			for _, i := range w.Images {
 				if (Workload{Images: []string{i}}).runs(c.name) {
 					releases[release] = append(releases[release], image{w.String(), tag(i)})
 				}
 			}
-			if i, set := w.flag("etcd-proxy-image"); set && c.name == storage {
+			if i, set := w.flag("etcd-proxy-image"); set && c.name == Storage {
 				releases[release] = append(releases[release], image{w.String() + " (--etcd-proxy-image)", tag(i)})
 			}
 		}

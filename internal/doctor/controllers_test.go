@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -58,7 +59,7 @@ func made(component, release string) func(*doctor.Workload) {
 }
 
 func runs(workloads ...doctor.Workload) doctor.ControllerEvidence {
-	return doctor.ControllerEvidence{Now: at(), Namespaces: []string{"mooring-system"}, Workloads: []doctor.Listing{{Kind: "Deployments", Workloads: workloads}}}
+	return doctor.ControllerEvidence{Now: at(), Namespaces: []string{"mooring-system"}, Workloads: workloads}
 }
 
 // led is e with Leases that are held, by the names "namespace/name".
@@ -207,7 +208,7 @@ func TestControllers(t *testing.T) {
 			led(runs(deployment("kube-apiserver-storage/etcd-storage-operator", "r:5000/etcd-storage-operator@sha256:11", args("--leader-elect", "--etcd-proxy-image=x@sha256:00"))), storageLease), nil,
 		},
 		"lists that may not be read": {
-			doctor.ControllerEvidence{Now: at(), LeaseProblem: "no", Workloads: []doctor.Listing{{Kind: "Deployments", Problem: "forbidden"}}},
+			doctor.ControllerEvidence{Now: at(), LeaseProblem: "no", Unread: []finding.Side{{Name: "Deployments", Problem: "forbidden"}}},
 			[]string{"warning leader: not read: Leases: no", "warning components: not read: Deployments: forbidden"},
 		},
 	} {
@@ -253,7 +254,7 @@ func anything(t *rapid.T) doctor.ControllerEvidence {
 		}
 		if !seen[w.String()] {
 			seen[w.String()] = true
-			e.Workloads = append(e.Workloads, doctor.Listing{Kind: "Deployments", Workloads: []doctor.Workload{w}})
+			e.Workloads = append(e.Workloads, w)
 		}
 	}
 	for _, l := range []string{syncLease, cloudLease, storageLease, rrLease, "a/x"} {
@@ -294,10 +295,10 @@ func TestWhatIsStoppedDoesNotFight(t *testing.T) {
 	cases.Check(t, func(t *rapid.T) {
 		e := anything(t)
 		for i := range e.Workloads {
-			e.Workloads[i].Workloads[0].Wanted = 0
+			e.Workloads[i].Wanted = 0
 		}
 		if slices.ContainsFunc(doctor.Controllers(e), func(f finding.Finding) bool {
-			return f.Check == doctor.CheckFighting || f.Check == doctor.CheckTwice
+			return f.Check == "fighting" || f.Check == "installed-twice"
 		}) {
 			t.Fatalf("%v", said(doctor.Controllers(e)))
 		}
@@ -307,7 +308,7 @@ func TestWhatIsStoppedDoesNotFight(t *testing.T) {
 func TestCoreAuthorities(t *testing.T) {
 	t.Parallel()
 	e := runs(deployment("a/etcd-storage-operator", storageImage), deployment("b/x", storageImage, args("--namespace=c", "--etcd-core-ca-configmap=d")), nodeSync())
-	want := []doctor.Object{{Namespace: "a", Name: "etcd-coreserving-ca"}, {Namespace: "c", Name: "d"}}
+	want := []v1alpha1.Destination{{Namespace: "a", Name: "etcd-coreserving-ca"}, {Namespace: "c", Name: "d"}}
 	if diff := cmp.Diff(want, doctor.CoreAuthorities(e.Workloads)); diff != "" {
 		t.Error(diff)
 	}
@@ -325,9 +326,9 @@ func TestComponents(t *testing.T) {
 	}
 	got := doctor.Components(doctor.ControllerEvidence{
 		Now: now, Namespaces: []string{"mooring-system"},
-		Workloads: []doctor.Listing{{Workloads: []doctor.Workload{
+		Workloads: []doctor.Workload{
 			workload("calico-node-sync", 2, "--leader-elect"), workload("etcd-storage-operator", 0), workload("etcd-storage-proxy", 2),
-		}}},
+		},
 		Leases: []doctor.Lease{
 			lease("mooring-system", "calico-node-sync.nodes.mooring.dev", "a", 2*time.Second),
 			lease("kube-system", "cloud-controller-manager", "b", time.Hour),
@@ -385,13 +386,12 @@ func TestRivalsElsewhereAreNoted(t *testing.T) {
 	t.Parallel()
 	rival := doctor.Workload{Kind: "Deployment", Namespace: "operators", Name: "calico-route-reflector-operator-controller-manager", Wanted: 1, Ready: 1}
 	other := doctor.Workload{Kind: "Deployment", Namespace: "shop", Name: "web", Wanted: 1, Ready: 1}
-	listings := []doctor.Listing{{Kind: "Deployments", Workloads: []doctor.Workload{rival, other}}}
-	elsewhere := doctor.Trust(listings, []string{"mooring-system"})
-	if len(elsewhere) != 1 || elsewhere[0].Name != rival.Name || len(listings[0].Workloads) != 0 {
-		t.Fatalf("elsewhere %+v, judged %+v", elsewhere, listings)
+	ours, elsewhere := doctor.Trust([]doctor.Workload{rival, other}, []string{"mooring-system"})
+	if len(elsewhere) != 1 || elsewhere[0].Name != rival.Name || len(ours) != 0 {
+		t.Fatalf("elsewhere %+v, judged %+v", elsewhere, ours)
 	}
 	e := doctor.ControllerEvidence{
-		Now: at(), Namespaces: []string{"mooring-system"}, Workloads: listings, Elsewhere: elsewhere,
+		Now: at(), Namespaces: []string{"mooring-system"}, Workloads: ours, Elsewhere: elsewhere,
 		Traces: map[string]string{doctor.Reflectors: "RouteReflectorTopology main"},
 	}
 	var said []string
@@ -428,22 +428,22 @@ func TestComponentsThatAreGone(t *testing.T) {
 		Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Holder: "a", Renewed: at().Add(-time.Hour),
 	}}}
 	const left = "problem: calico-node-sync, of which there is only a Lease in namespace mooring-system: its Lease is no longer renewed"
-	if got := said(e, doctor.CheckComponents); !slices.Equal(got, []string{left}) {
+	if got := said(e, "components"); !slices.Equal(got, []string{left}) {
 		t.Errorf("only a Lease is left: %q", got)
 	}
 	e.Leases, e.Traces = nil, map[string]string{doctor.NodeSync: "ConfigMap mooring-system/calico-node-sync-state"}
 	const trace = "problem: calico-node-sync: there is ConfigMap mooring-system/calico-node-sync-state, and nothing that runs it in " +
 		"namespaces mooring-system"
-	if got := said(e, doctor.CheckComponents); !slices.Equal(got, []string{trace}) {
+	if got := said(e, "components"); !slices.Equal(got, []string{trace}) {
 		t.Errorf("only its state is left: %q", got)
 	}
 	stopped := nodeSync(pods(0, 0))
 	stopped.Name = "old"
 	const old = "Deployment mooring-system/old is scaled to 0"
-	if got := said(runs(stopped), doctor.CheckReplicas); !slices.Equal(got, []string{"warning: " + old}) {
+	if got := said(runs(stopped), "replicas"); !slices.Equal(got, []string{"warning: " + old}) {
 		t.Errorf("scaled to 0: %q", got)
 	}
-	if got := said(runs(stopped, nodeSync()), doctor.CheckReplicas); !slices.Equal(got, []string{"note: " + old}) {
+	if got := said(runs(stopped, nodeSync()), "replicas"); !slices.Equal(got, []string{"note: " + old}) {
 		t.Errorf("scaled to 0, and another runs: %q", got)
 	}
 }

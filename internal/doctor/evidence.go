@@ -40,15 +40,6 @@ type Variable struct {
 	Elsewhere bool
 }
 
-// Listing is what one list of workloads gave.
-type Listing struct {
-	// Kind is whose list it is, such as Deployments.
-	Kind      string
-	Workloads []Workload
-	// Problem is why there is no list; empty if there is one.
-	Problem string
-}
-
 // Lease is one of leader election.
 type Lease struct {
 	Namespace, Name string
@@ -77,19 +68,18 @@ func (l Lease) Stale(now time.Time) bool {
 	return now.Sub(l.Renewed) > duration+clocksDiffer
 }
 
-// Trust leaves in the lists what is in one of the namespaces. It returns what looks like a component or a rival of one elsewhere, where
-// anybody who may edit that namespace can have made it.
-func Trust(listings []Listing, namespaces []string) (elsewhere []Workload) {
-	for i := range listings {
-		listings[i].Workloads = slices.DeleteFunc(listings[i].Workloads, func(w Workload) bool {
-			foreign := !slices.Contains(namespaces, w.Namespace)
-			if foreign && (w.volumeDriver() != "" || slices.ContainsFunc(components(), func(c component) bool { return c.is(w) || c.rivaled(w) })) {
-				elsewhere = append(elsewhere, w)
-			}
-			return foreign
-		})
+// Trust returns the workloads in one of the namespaces, and those elsewhere that look like a component or a rival of one:
+// anybody who may edit that namespace can have made them.
+func Trust(all []Workload, namespaces []string) (ours, elsewhere []Workload) {
+	for _, w := range all {
+		switch is := func(c component) bool { return c.is(w) || c.rivaled(w) }; {
+		case slices.Contains(namespaces, w.Namespace):
+			ours = append(ours, w)
+		case w.volumeDriver() != "", slices.ContainsFunc(components(), is):
+			elsewhere = append(elsewhere, w)
+		}
 	}
-	return elsewhere
+	return ours, elsewhere
 }
 
 // String names the workload to people.
@@ -151,30 +141,30 @@ func (w Workload) flag(name string) (value string, set bool) {
 	return value, set
 }
 
+// valueOf is the value of a flag, or what is the case without it.
+func (w Workload) valueOf(name, without string) string {
+	if value, set := w.flag(name); set {
+		return value
+	}
+	return without
+}
+
 // labeled reports that our manifests or our chart made it for a component.
 func (w Workload) labeled(component string) bool {
 	return w.Labels["app.kubernetes.io/part-of"] == "mooring" && w.Labels["app.kubernetes.io/name"] == component
 }
 
-// all are the workloads of several lists, in the order of their names.
-func all(listings []Listing) []Workload {
-	var out []Workload
-	for _, l := range listings {
-		out = append(out, l.Workloads...)
-	}
-	slices.SortFunc(out, func(a, b Workload) int {
+// sorted are the workloads in the order of their names.
+func sorted(all []Workload) []Workload {
+	return slices.SortedFunc(slices.Values(all), func(a, b Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
-	return out
 }
 
-// notListed are the lists that there are not.
-func notListed(listings []Listing) []finding.Finding {
-	var out []finding.Finding
-	for _, l := range listings {
-		if l.Problem != "" {
-			out = append(out, NotLookedAt(l.Kind, l.Problem))
-		}
+// notRead are the findings about sides that could not be read.
+func notRead(sides []finding.Side) (out []finding.Finding) {
+	for _, s := range sides {
+		out = append(out, NotLookedAt(s.Name, s.Problem))
 	}
 	return out
 }

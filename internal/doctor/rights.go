@@ -12,9 +12,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// CheckRights is the check of [Rights]. The name stands in JSON and MUST NOT change.
-const CheckRights = "rights"
-
 // manifest is one file of ours that gives rights to a component.
 type manifest struct {
 	file string
@@ -47,7 +44,9 @@ type Question struct {
 
 // RightsEvidence is what was read of rights.
 type RightsEvidence struct {
-	Workloads []Listing
+	Workloads []Workload
+	// Unread are the lists of workloads that could not be read.
+	Unread []finding.Side
 	// Allowed are the answers to [Questions].
 	Allowed map[Question]bool
 	// Problem is why there are no answers, or not all of them.
@@ -67,9 +66,9 @@ type installed struct {
 func (w Workload) account() string { return cmp.Or(w.Account, "default") }
 
 // Questions are what to ask the API server: whether each component that is installed has the rights that its manifest gives it. They are sorted.
-func Questions(listings []Listing) []Question {
+func Questions(workloads []Workload) []Question {
 	var out []Question
-	for _, i := range installations(listings) {
+	for _, i := range installations(workloads) {
 		for _, r := range i.manifest.rules {
 			for _, name := range r.objects() {
 				for _, verb := range r.verbs {
@@ -100,9 +99,9 @@ func (i installed) question(r rule, name, verb string) Question {
 }
 
 // installations are the components that are there, each with its rights.
-func installations(listings []Listing) []installed {
+func installations(workloads []Workload) []installed {
 	var out []installed
-	workloads := all(listings)
+	workloads = sorted(workloads)
 	for _, c := range components() {
 		for _, w := range running(c.of(workloads)) {
 			if i := (installed{component: c, workload: w}); i.find() {
@@ -131,7 +130,7 @@ func (i *installed) find() bool {
 			return !slices.ContainsFunc(other.rules, func(o rule) bool { return fmt.Sprint(o) == fmt.Sprint(r) })
 		})
 	}
-	if i.component.name == cloud && i.workload.has("volume-startup-taint") {
+	if i.component.name == Cloud && i.workload.has("volume-startup-taint") {
 		for _, r := range shippedAs("dist/digitalocean-cloud-controller-manager-startup-taint.yaml").rules {
 			if r.resource == "csinodes" {
 				i.manifest.rules = append(i.manifest.rules, r)
@@ -150,14 +149,14 @@ func (i *installed) find() bool {
 // file is the one of ours that has the component's rights, "" for a component that has none.
 func (i *installed) file() string {
 	switch i.component.name {
-	case cloud:
+	case Cloud:
 		if i.workload.has("out-of-service-taint") {
 			return "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
 		}
 		return "releases/digitalocean-cloud-controller-manager/latest.yml"
-	case storage:
+	case Storage:
 		return "dist/etcd-storage-operator.yaml"
-	case nodeSync, reflectors:
+	case NodeSync, Reflectors:
 		return i.byDatastore()
 	case Driver:
 		return "releases/digitalocean-csi-driver/latest.yml"
@@ -174,7 +173,7 @@ func (i *installed) byDatastore() string {
 	switch _, endpoints := i.workload.Env["ETCD_ENDPOINTS"]; {
 	case kind.Value == "kubernetes" || kind.Value == "incluster":
 		for name := range i.workload.Env {
-			if i.component.name == reflectors && strings.HasPrefix(name, "ROUTE_REFLECTOR_") {
+			if i.component.name == Reflectors && strings.HasPrefix(name, "ROUTE_REFLECTOR_") {
 				return "dist/" + i.component.name + "-environment.yaml"
 			}
 		}
@@ -191,7 +190,7 @@ func (i *installed) unused(r rule) bool {
 		return !i.workload.runs("csi-snapshotter")
 	}
 	journal, set := i.workload.flag("journal")
-	return i.component.name == nodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
+	return i.component.name == NodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
 }
 
 // shippedAs is one of our files.
@@ -200,13 +199,14 @@ func shippedAs(file string) manifest {
 	return files[slices.IndexFunc(files, func(m manifest) bool { return m.file == file })]
 }
 
-// Rights judges whether each component that is installed may do what its manifest allows it.
+// Rights judges whether each component that is installed may do what its manifest allows it. The name of the check stands in
+// JSON and MUST NOT change.
 func Rights(e RightsEvidence) []finding.Finding {
-	return finding.Make([]finding.Check[RightsEvidence]{{Name: CheckRights, Find: rights}}, e)
+	return finding.Make([]finding.Check[RightsEvidence]{{Name: "rights", Find: rights}}, e)
 }
 
 func rights(e RightsEvidence) []finding.Finding {
-	out := notListed(e.Workloads)
+	out := notRead(e.Unread)
 	if e.Problem != "" {
 		out = append(out, NotLookedAt("rights", e.Problem))
 	}

@@ -12,14 +12,11 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Component is one of Mooring's programs as it runs.
-type Component = finding.Component
-
 // Components are the components that run in the cluster, in the order of [components] and then of their workloads. Without a workload a
 // Lease in one of Mooring's namespaces counts, so that a program outside of the cluster is seen. The proxies of etcd storage belong to their
 // tenants and are left out.
-func Components(e ControllerEvidence) []Component {
-	var out []Component
+func Components(e ControllerEvidence) (out []finding.Component) {
+	e.Workloads = sorted(e.Workloads)
 	for _, c := range components() {
 		if c.name == storageProxy {
 			continue
@@ -30,19 +27,19 @@ func Components(e ControllerEvidence) []Component {
 }
 
 // installed are the installations of a component, and one without a place for what is missing.
-func (e ControllerEvidence) installed(c component) (out []Component) {
-	workloads := c.of(all(e.Workloads))
+func (e ControllerEvidence) installed(c component) (out []finding.Component) {
+	workloads := c.of(e.Workloads)
 	for _, w := range workloads {
 		out = append(out, e.running(c, w))
 	}
 	for _, l := range e.Leases {
 		stopped := l.Holder == "" && l.Stale(e.Now) // by somebody, in good order
 		if len(workloads) == 0 && e.elects(c, l) && !stopped {
-			out = append(out, e.led(Component{Name: c.name, Namespace: l.Namespace}, l))
+			out = append(out, e.led(finding.Component{Name: c.name, Namespace: l.Namespace}, l))
 		}
 	}
 	if problem := e.missing(c, workloads); problem != "" && (len(out) == 0 || c.name == Driver) {
-		out = append(out, Component{Name: c.name, Problem: problem, Absent: true})
+		out = append(out, finding.Component{Name: c.name, Problem: problem, Absent: true})
 	}
 	return out
 }
@@ -51,10 +48,10 @@ func (e ControllerEvidence) installed(c component) (out []Component) {
 // stands in for ours, and the controller of a managed cluster is not visible.
 func (e ControllerEvidence) missing(c component, workloads []Workload) string {
 	trace := e.Traces[c.name]
-	if slices.ContainsFunc(e.Workloads, func(l Listing) bool { return l.Problem != "" }) || e.LeaseProblem != "" {
+	if e.NotRead() != "" {
 		return "" // it may be in what was not read
 	}
-	if c.name == cloud && slices.ContainsFunc(e.Leases, func(l Lease) bool {
+	if c.name == Cloud && slices.ContainsFunc(e.Leases, func(l Lease) bool {
 		return l.Namespace == c.leaseIn && l.Name == accountLease
 	}) {
 		trace = "Lease " + c.leaseIn + "/" + accountLease
@@ -64,17 +61,17 @@ func (e ControllerEvidence) missing(c component, workloads []Workload) string {
 		return c.half(workloads)
 	case trace == "":
 		return ""
-	case c.name == Driver && slices.ContainsFunc(all(e.Workloads), func(w Workload) bool { return w.volumeDriver() == VolumeDriver }):
+	case c.name == Driver && slices.ContainsFunc(e.Workloads, func(w Workload) bool { return w.volumeDriver() == VolumeDriver }):
 		return ""
-	case slices.ContainsFunc(all(e.Workloads), c.rivaled):
+	case slices.ContainsFunc(e.Workloads, c.rivaled):
 		return ""
 	}
 	return fmt.Sprintf("there is %s, and nothing that runs it in namespaces %s", trace, strings.Join(e.Namespaces, ", "))
 }
 
 // running is the state of one workload.
-func (e ControllerEvidence) running(c component, w Workload) Component {
-	out := Component{Name: c.name, Namespace: w.Namespace, Workload: strings.ToLower(w.Kind) + "/" + w.Name, Ready: w.Ready, Wanted: w.Wanted}
+func (e ControllerEvidence) running(c component, w Workload) finding.Component {
+	out := finding.Component{Name: c.name, Namespace: w.Namespace, Workload: w.reference(), Ready: w.Ready, Wanted: w.Wanted}
 	for _, image := range w.Images {
 		if (Workload{Images: []string{image}}).runs(c.name) {
 			out.Version = tag(image)
@@ -99,12 +96,10 @@ func (e ControllerEvidence) running(c component, w Workload) Component {
 
 // unknown is why it is unknown whether a component works, "" if it is known.
 func (e ControllerEvidence) unknown(c component, elects bool) string {
-	for _, l := range e.Workloads {
-		if c.name == Driver && l.Problem != "" { // the other half of it may be there
-			return l.Kind + " could not be read"
-		}
-	}
-	if elects && e.LeaseProblem != "" {
+	switch {
+	case c.name == Driver && len(e.Unread) > 0: // the other half of it may be there
+		return e.Unread[0].Name + " could not be read"
+	case elects && e.LeaseProblem != "":
 		return "its Lease could not be read"
 	}
 	return ""
@@ -130,14 +125,14 @@ func (c component) half(workloads []Workload) string {
 }
 
 // led adds what a Lease shows of its leader.
-func (e ControllerEvidence) led(c Component, l Lease) Component {
+func (e ControllerEvidence) led(c finding.Component, l Lease) finding.Component {
 	c.Leader = l.Holder
 	if !l.Renewed.IsZero() {
 		renewed := l.Renewed
 		c.Renewed = &renewed
 	}
 	at := slices.IndexFunc(e.Leases, func(a Lease) bool {
-		return c.Name == cloud && a.Namespace == "kube-system" && a.Name == accountLease && a.Token != nil
+		return c.Name == Cloud && a.Namespace == "kube-system" && a.Name == accountLease && a.Token != nil
 	})
 	switch {
 	case l.Holder == "" && l.Stale(e.Now):

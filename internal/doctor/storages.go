@@ -17,9 +17,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// CheckStorages is the check of [Storages]. The name stands in JSON and MUST NOT change.
-const CheckStorages = "etcdstorages"
-
 // StorageEvidence is what was read of the tenants of etcd storage.
 type StorageEvidence struct {
 	Now      time.Time
@@ -30,16 +27,14 @@ type StorageEvidence struct {
 	Unkept string
 }
 
-// Storages judges EtcdStorages by their conditions, and the core that they share.
+// Storages judges EtcdStorages by their conditions, and the core that they share. The name of the check stands in JSON and
+// MUST NOT change.
 func Storages(e StorageEvidence) []finding.Finding {
-	return finding.Make([]finding.Check[StorageEvidence]{{Name: CheckStorages, Find: storages}}, e)
+	return finding.Make([]finding.Check[StorageEvidence]{{Name: "etcdstorages", Find: storages}}, e)
 }
 
 func storages(e StorageEvidence) []finding.Finding {
-	var out []finding.Finding
-	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Name, u.Problem))
-	}
+	out := notRead(e.Unread)
 	for _, s := range e.Storages {
 		out = append(out, e.tenant(s)...)
 	}

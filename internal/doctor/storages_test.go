@@ -95,7 +95,7 @@ func TestStorages(t *testing.T) {
 	} {
 		var got []string
 		for _, f := range Storages(c.e) {
-			if f.Check != CheckStorages || f.Severity != finding.OK && (f.Why == "" || f.Do == "") {
+			if f.Check != "etcdstorages" || f.Severity != finding.OK && (f.Why == "" || f.Do == "") {
 				t.Errorf("%s: %+v", name, f)
 			}
 			got = append(got, strings.Join([]string{string(f.Severity), f.Where, f.What}, "|"))

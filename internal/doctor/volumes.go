@@ -13,14 +13,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// The checks of [Volumes]. The names stand in JSON and MUST NOT change.
-const (
-	CheckDrivers   = "volume-drivers"
-	CheckAutomount = "automount-rule"
-	CheckTopology  = "volume-topology"
-	CheckClasses   = "volume-classes"
-)
-
 // VolumeDriver is the name of DigitalOcean's CSI driver, and of Mooring's in its place.
 const VolumeDriver = "dobs.csi.digitalocean.com"
 
@@ -32,13 +24,13 @@ const automountFlag = "remove-automount-rule"
 
 // VolumeEvidence is what was read of DigitalOcean's volumes in a cluster.
 type VolumeEvidence struct {
-	// Workloads are lists of Deployments, StatefulSets and DaemonSets; those that are no volume driver do not matter.
-	Workloads []Listing
+	// Workloads are Deployments, StatefulSets and DaemonSets; those that are no volume driver do not matter.
+	Workloads []Workload
 	Machines  []VolumeMachine
 	Classes   []VolumeClass
 	// Snapshots are the names of the driver's VolumeSnapshotClasses that are the default.
 	Snapshots []string
-	// Unread are the sides that could not be read, lists of workloads excepted.
+	// Unread are the sides that could not be read.
 	Unread []finding.Side
 }
 
@@ -66,21 +58,22 @@ type VolumeClass struct {
 // RegionKey is the topology key of the driver, which is a label of Nodes.
 const RegionKey = "region"
 
-// Volumes judges what DigitalOcean's volumes need to be attached and mounted.
+// Volumes judges what DigitalOcean's volumes need to be attached and mounted. The names of the checks stand in JSON and MUST
+// NOT change.
 func Volumes(e VolumeEvidence) []finding.Finding {
+	e.Workloads = sorted(e.Workloads)
 	return finding.Make([]finding.Check[VolumeEvidence]{
-		{Name: CheckDrivers, Find: drivers},
-		{Name: CheckAutomount, Find: automount},
-		{Name: CheckTopology, Find: volumeTopology},
-		{Name: CheckClasses, Find: classes},
+		{Name: "volume-drivers", Find: drivers},
+		{Name: "automount-rule", Find: automount},
+		{Name: "volume-topology", Find: volumeTopology},
+		{Name: "volume-classes", Find: classes},
 	}, e)
 }
 
 // volumeDriver is the name under which a workload registers itself; empty if it runs no driver of DigitalOcean's volumes.
 func (w Workload) volumeDriver() string {
-	const ours, theirs = "digitalocean-csi-driver", "do-csi-plugin"
 	named := slices.Contains([]string{"csi-do-controller", "csi-do-node"}, w.Name) // with an image of a mirror
-	if !named && !w.labeled(ours) && !w.runs(ours) && !w.runs(theirs) {
+	if !named && !w.labeled(Driver) && !w.runs(Driver) && !w.runs("do-csi-plugin") {
 		return ""
 	}
 	name, _ := w.flag("driver-name")
@@ -89,13 +82,13 @@ func (w Workload) volumeDriver() string {
 
 // plugins are the running drivers of that name: controllers, or node plugins.
 func (e VolumeEvidence) plugins(driver string, onNodes bool) []Workload {
-	return slices.DeleteFunc(running(all(e.Workloads)), func(w Workload) bool { return w.volumeDriver() != driver || (w.Kind == "DaemonSet") != onNodes })
+	return slices.DeleteFunc(running(e.Workloads), func(w Workload) bool { return w.volumeDriver() != driver || (w.Kind == "DaemonSet") != onNodes })
 }
 
 // driverNames are the names under which drivers run.
 func (e VolumeEvidence) driverNames() []string {
 	var out []string
-	for _, w := range running(all(e.Workloads)) {
+	for _, w := range running(e.Workloads) {
 		if name := w.volumeDriver(); name != "" {
 			out = append(out, name)
 		}
@@ -106,10 +99,7 @@ func (e VolumeEvidence) driverNames() []string {
 
 // drivers finds two controllers or two node plugins under one name. It also has the sides that could not be read.
 func drivers(e VolumeEvidence) []finding.Finding {
-	out := notListed(e.Workloads)
-	for _, u := range e.Unread {
-		out = append(out, NotLookedAt(u.Name, u.Problem))
-	}
+	out := notRead(e.Unread)
 	for _, name := range e.driverNames() {
 		controllers, nodes := e.plugins(name, false), e.plugins(name, true)
 		out = append(out, several(name, "controllers", "both make, attach and detach the volumes of the same claims, and neither waits for the other's actions", controllers)...)

@@ -39,7 +39,7 @@ func nodePlugin(where, image string, changes ...func(*doctor.Workload)) doctor.W
 }
 
 func drivers(workloads ...doctor.Workload) doctor.VolumeEvidence {
-	return doctor.VolumeEvidence{Workloads: []doctor.Listing{{Kind: "StatefulSets", Workloads: workloads}}}
+	return doctor.VolumeEvidence{Workloads: workloads}
 }
 
 // installed is our driver as its manifests make it.
@@ -146,7 +146,7 @@ func TestVolumes(t *testing.T) {
 			[]string{"problem volume-classes: 2 VolumeSnapshotClasses of driver dobs.csi.digitalocean.com are the default: a, b"},
 		},
 		"what was not read": {
-			doctor.VolumeEvidence{Workloads: []doctor.Listing{{Kind: "StatefulSets", Problem: "forbidden"}}, Unread: []finding.Side{{Name: "StorageClasses", Problem: "no"}}},
+			doctor.VolumeEvidence{Unread: []finding.Side{{Name: "StatefulSets", Problem: "forbidden"}, {Name: "StorageClasses", Problem: "no"}}},
 			[]string{"warning volume-drivers: not read: StatefulSets: forbidden", "warning volume-drivers: not read: StorageClasses: no"},
 		},
 	} {
@@ -173,7 +173,7 @@ func TestVolumesInAnyOrder(t *testing.T) {
 			kind := rapid.SampledFrom([]func(string, string, ...func(*doctor.Workload)) doctor.Workload{controllerOf, nodePlugin, deployment}).Draw(t, "kind")
 			w := kind("n/"+string(rune('a'+i)), images.Draw(t, "image"), pods(rapid.IntRange(0, 2).Draw(t, "wanted"), 1))
 			w.Selects, w.UdevRules = rapid.Bool().Draw(t, "selects"), rapid.Bool().Draw(t, "rules")
-			e.Workloads = append(e.Workloads, doctor.Listing{Kind: "x", Workloads: []doctor.Workload{w}})
+			e.Workloads = append(e.Workloads, w)
 		}
 		for i := range rapid.IntRange(0, 8).Draw(t, "machines") {
 			e.Machines = append(e.Machines, machineOf(string(rune('a'+i)), func(m *doctor.VolumeMachine) {
@@ -191,9 +191,9 @@ func TestVolumesInAnyOrder(t *testing.T) {
 			t.Fatalf("the order matters: %s", diff)
 		}
 		for i := range e.Workloads {
-			e.Workloads[i].Workloads[0].Wanted = 0
+			e.Workloads[i].Wanted = 0
 		}
-		if slices.ContainsFunc(doctor.Volumes(e), func(f finding.Finding) bool { return f.Check != doctor.CheckClasses }) {
+		if slices.ContainsFunc(doctor.Volumes(e), func(f finding.Finding) bool { return f.Check != "volume-classes" }) {
 			t.Fatalf("what is scaled to 0 is judged: %v", said(doctor.Volumes(e)))
 		}
 	})

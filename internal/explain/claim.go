@@ -26,7 +26,7 @@ type ClaimEvidence struct {
 	// Machine is the Node that the volume is on, with OutOfService about it; "" for none.
 	Machine      string
 	OutOfService OutOfService
-	Events       []Event
+	Events       []finding.Event
 	EventsRead   finding.Side
 }
 

@@ -22,14 +22,11 @@ import (
 type EtcdStorageEvidence struct {
 	Now        time.Time
 	Storage    v1alpha1.EtcdStorage
-	Events     []Event
+	Events     []finding.Event
 	EventsRead finding.Side
 	// Unkept is why what etcd-storage-operator has reported may be old, "" while it works.
 	Unkept string
 }
-
-// readyCondition is the type of the summary of all conditions.
-const readyCondition = "Ready"
 
 // EtcdStorage explains a tenant: its conditions as sentences, what it stores of what it may, when certificates end, and what is pending.
 func EtcdStorage(e EtcdStorageEvidence) Explanation {
@@ -71,63 +68,66 @@ func (e EtcdStorageEvidence) tenant() Section {
 	return s
 }
 
-// order are the conditions in the order in which they explain each other: the summary, then what must be before the next can be.
-func order() []string {
-	return []string{
-		readyCondition, v1alpha1.ConditionConflict, v1alpha1.ConditionCoreReachable, v1alpha1.ConditionCertificatesReady, v1alpha1.ConditionProxyReady,
-		v1alpha1.ConditionDeployed, v1alpha1.ConditionCoreHealthy, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionCoreOvercommitted, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionRotationInProgress,
-	}
+// meaning is what a condition says.
+type meaning struct {
+	kind string
+	// yes, no and unknown are what it means when it is True, when it is False, and before it is known.
+	yes, no, unknown string
+	// bad are the states that need attention. What is not known yet of quota and rotation does not: Ready tells when something
+	// is in the way of knowing.
+	bad []metav1.ConditionStatus
 }
 
-// sentences are what a condition means when it is True, when it is False, and before it is known.
-func sentences(kind string) (yes, no, unknown string) {
-	switch kind {
-	case readyCondition:
-		return "it is ready", "it is not ready", "whether it is ready is not known"
-	case v1alpha1.ConditionConflict:
-		return "an object or data of another owner prevents the work", "no object or data of another owner prevents the work", "whether there is a conflict is unknown"
-	case v1alpha1.ConditionCoreReachable:
-		return "the core etcd responds", "the core etcd cannot be used", "whether the core etcd responds is not known"
-	case v1alpha1.ConditionCoreHealthy:
-		return "the members of the core etcd are healthy", "the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown"
-	case v1alpha1.ConditionCertificatesReady:
-		return "every certificate is in place", "a certificate or bundle is missing", "whether certificates are in place is unknown"
-	case v1alpha1.ConditionProxyReady:
-		return "a proxy serves", "no proxy of the current template serves", "whether a proxy serves is not known"
-	case v1alpha1.ConditionDeployed:
-		return "it is deployed", "it is not deployed", "whether it is deployed is not known"
-	case v1alpha1.ConditionCoreWentBack:
-		return "the core etcd went back to an earlier revision", "the core etcd did not go back to an earlier revision", "whether the core etcd went back is not known"
-	case v1alpha1.ConditionCoreOvercommitted:
-		return "the core etcd has promised its tenants more than it has", "what the core etcd has promised its tenants fits", "what the core etcd may promise its tenants is unknown"
-	case v1alpha1.ConditionQuotaExceeded:
-		return "it is at a limit of its quota", "it is within its quota", "what it stores has not been counted yet"
-	case v1alpha1.ConditionRotationInProgress:
-		return "two generations of a CA are trusted", "no CA is being replaced", "there is no CA yet"
+// meanings are the conditions in the order in which they explain each other: the summary, then what must be before the next
+// can be.
+func meanings() []meaning {
+	isTrue, isFalse := []metav1.ConditionStatus{metav1.ConditionTrue}, []metav1.ConditionStatus{metav1.ConditionFalse}
+	notTrue := append(isFalse, metav1.ConditionUnknown)
+	return []meaning{
+		{"Ready", "it is ready", "it is not ready", "whether it is ready is not known", notTrue},
+		{v1alpha1.ConditionConflict, "an object or data of another owner prevents the work",
+			"no object or data of another owner prevents the work", "whether there is a conflict is unknown", isTrue},
+		{v1alpha1.ConditionCoreReachable, "the core etcd responds",
+			"the core etcd cannot be used", "whether the core etcd responds is not known", notTrue},
+		{v1alpha1.ConditionCertificatesReady, "every certificate is in place",
+			"a certificate or bundle is missing", "whether certificates are in place is unknown", notTrue},
+		{v1alpha1.ConditionProxyReady, "a proxy serves",
+			"no proxy of the current template serves", "whether a proxy serves is not known", notTrue},
+		{v1alpha1.ConditionDeployed, "it is deployed",
+			"it is not deployed", "whether it is deployed is not known", notTrue},
+		{v1alpha1.ConditionCoreHealthy, "the members of the core etcd are healthy",
+			"the core etcd is not healthy: its operator has to act", "the health of the core etcd's members is unknown", isFalse},
+		{v1alpha1.ConditionCoreWentBack, "the core etcd went back to an earlier revision",
+			"the core etcd did not go back to an earlier revision", "whether the core etcd went back is not known", isTrue},
+		{v1alpha1.ConditionCoreOvercommitted, "the core etcd has promised its tenants more than it has",
+			"what the core etcd has promised its tenants fits", "what the core etcd may promise its tenants is unknown", isTrue},
+		{v1alpha1.ConditionQuotaExceeded, "it is at a limit of its quota",
+			"it is within its quota", "what it stores has not been counted yet", isTrue},
+		{v1alpha1.ConditionRotationInProgress, "two generations of a CA are trusted",
+			"no CA is being replaced", "there is no CA yet", nil},
+		{"", "it holds", "it does not hold", "it is not known", nil}, // any other
 	}
-	return "it holds", "it does not hold", "it is not known"
 }
 
 // conditions are the conditions as sentences.
 func (e EtcdStorageEvidence) conditions() Section {
 	s := Section{Title: "Conditions"}
-	list := slices.Clone(e.Storage.Status.Conditions)
+	list, known := slices.Clone(e.Storage.Status.Conditions), meanings()
 	rank := func(c metav1.Condition) int {
-		if at := slices.Index(order(), c.Type); at >= 0 {
-			return at
+		at := slices.IndexFunc(known, func(m meaning) bool { return m.kind == c.Type })
+		if at < 0 {
+			at = len(known) - 1
 		}
-		return len(order())
+		return at
 	}
-	slices.SortStableFunc(list, func(a, b metav1.Condition) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Type, b.Type)) })
+	slices.SortStableFunc(list, func(a, b metav1.Condition) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.Type, b.Type))
+	})
 	for _, c := range list {
-		yes, no, text := sentences(c.Type)
-		switch c.Status {
-		case metav1.ConditionTrue:
-			text = yes
-		case metav1.ConditionFalse:
-			text = no
-		case metav1.ConditionUnknown:
-		}
+		m := known[rank(c)]
+		text := map[metav1.ConditionStatus]string{
+			metav1.ConditionTrue: m.yes, metav1.ConditionFalse: m.no, metav1.ConditionUnknown: m.unknown,
+		}[c.Status]
 		if !c.LastTransitionTime.IsZero() {
 			text += ", since " + ago(e.Now, c.LastTransitionTime.Time)
 		}
@@ -135,7 +135,7 @@ func (e EtcdStorageEvidence) conditions() Section {
 		if c.Message != "" {
 			text += ": " + c.Message
 		}
-		s.sayIf(bad(c) || e.unknown(c), c.Type, "%s", text)
+		s.sayIf(slices.Contains(m.bad, c.Status) || e.unknown(c), c.Type, "%s", text)
 	}
 	return s
 }
@@ -143,20 +143,6 @@ func (e EtcdStorageEvidence) conditions() Section {
 // unknown reports that the health of the core has been unknown for longer than its operator takes to find out.
 func (e EtcdStorageEvidence) unknown(c metav1.Condition) bool {
 	return c.Type == v1alpha1.ConditionCoreHealthy && c.Status == metav1.ConditionUnknown && e.Now.Sub(c.LastTransitionTime.Time) > news
-}
-
-// bad reports that a condition needs attention. What is not known yet of quota and rotation does not: Ready tells when something is in the
-// way of knowing.
-func bad(c metav1.Condition) bool {
-	switch c.Type {
-	case v1alpha1.ConditionConflict, v1alpha1.ConditionQuotaExceeded, v1alpha1.ConditionCoreWentBack, v1alpha1.ConditionCoreOvercommitted:
-		return c.Status == metav1.ConditionTrue
-	case v1alpha1.ConditionCoreHealthy:
-		return c.Status == metav1.ConditionFalse
-	case v1alpha1.ConditionRotationInProgress:
-		return false
-	}
-	return slices.Contains(order(), c.Type) && c.Status != metav1.ConditionTrue
 }
 
 // usage is what the tenant stores of what it may.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -114,7 +115,7 @@ func TestTenantInTrouble(t *testing.T) {
 		condition(v1alpha1.ConditionCertificatesReady, metav1.ConditionFalse, "MissingPermission", "Secret shop/etcd: the operator may not get it; run: kubectl create role …"),
 		condition("Ready", metav1.ConditionFalse, "MissingPermission", "Secret shop/etcd: the operator may not get it"),
 	}
-	e.Events = []explain.Event{{At: now.Add(-2 * time.Minute), Warning: true, Reason: "MissingPermission", Text: "Secret shop/etcd: …", Source: "etcd-storage-operator"}}
+	e.Events = []finding.Event{{At: now.Add(-2 * time.Minute), Warning: true, Reason: "MissingPermission", Text: "Secret shop/etcd: …", Source: "etcd-storage-operator"}}
 	got := explain.EtcdStorage(e)
 	says(t, got, true,
 		"keys: under /team-a/ of the core; they are deleted with it (spec.deletionPolicy Delete)",

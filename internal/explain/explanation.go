@@ -127,20 +127,6 @@ func (s *Section) compared(state finding.State, agree string) {
 // ago is how long ago a time was, as in [prose.Span].
 func ago(now, then time.Time) string { return prose.Span(now.Sub(then)) }
 
-// Event is what a component told of an object.
-type Event struct {
-	// At is when it was told last.
-	At time.Time
-	// Warning reports that it was a warning.
-	Warning bool
-	// Reason and Text are the Event's own, Source is who told it.
-	Reason, Text, Source string
-	// Count is how often, 0 for once.
-	Count int32
-	// Unverified reports that others than the components may have written the Event, whatever its source says.
-	Unverified bool
-}
-
 // The bounds of what is shown of names and Events. A warning is news for as long as a controller that fails goes
 // without trying again.
 const (
@@ -151,7 +137,7 @@ const (
 
 // told are Events with whether they could be read.
 type told struct {
-	list []Event
+	list []finding.Event
 	side finding.Side
 	// fresh reports that a recent warning needs attention.
 	fresh bool
@@ -164,7 +150,7 @@ func (t told) section(now time.Time) Section {
 		return s
 	}
 	list := slices.Clone(t.list)
-	slices.SortFunc(list, func(a, b Event) int {
+	slices.SortFunc(list, func(a, b finding.Event) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Source, b.Source))
 	})
 	for i, e := range list[:min(len(list), mostEvents)] {
@@ -189,6 +175,6 @@ func (t told) section(now time.Time) Section {
 }
 
 // overtaken reports that the same source has since told of something that went well.
-func overtaken(later []Event, e Event) bool {
-	return slices.ContainsFunc(later, func(l Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
+func overtaken(later []finding.Event, e finding.Event) bool {
+	return slices.ContainsFunc(later, func(l finding.Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
 }

@@ -25,7 +25,7 @@ type NodeEvidence struct {
 	OutOfService OutOfService
 	NodeSync     NodeSync
 	Reflectors   Reflectors
-	Events       []Event
+	Events       []finding.Event
 	EventsRead   finding.Side
 }
 
@@ -67,7 +67,7 @@ func (e NodeEvidence) nodeSync() Section {
 	}
 	plan, concerned := e.NodeSync.Plan, false
 	// What a running controller is about to do ends by itself, here as in agreement.
-	ill := e.Machine.Verdict != agreement.Settling
+	ill := e.Machine.Verdict != finding.Settling
 	for _, d := range plan.Decisions {
 		if e.isAbout(d.Of) {
 			s.sayIf(ill, "plan", "%s", d.Because)

@@ -20,7 +20,7 @@ import (
 func alive(name string) explain.NodeEvidence {
 	return explain.NodeEvidence{
 		Now: now, Name: name, NotAsked: []finding.Side{{Name: "DigitalOcean", NotAsked: "there is no token"}},
-		Machine:    agreement.Row{Machine: name, Droplet: "not queried", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true},
+		Machine:    agreement.Row{Machine: name, Droplet: "not queried", Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: finding.Agree, HasNode: true},
 		Reflectors: explain.Reflectors{Absent: true},
 	}
 }
@@ -51,8 +51,8 @@ func gone(t *testing.T, absent time.Duration, change func(w *nodesync.World, c *
 	return explain.NodeEvidence{
 		Now: now, Name: "old",
 		Machine: agreement.Row{
-			Machine: "old", Droplet: "none", Node: "none", CalicoNode: "old", Reflector: "none", Verdict: agreement.Disagree,
-			Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node", Since: &since, Next: "look"}},
+			Machine: "old", Droplet: "none", Node: "none", CalicoNode: "old", Reflector: "none", Verdict: finding.Disagree,
+			Findings: []finding.Verdict{{State: finding.Disagree, What: "there is a Calico Node and no Kubernetes Node", Since: &since, Next: "look"}},
 		},
 		NodeSync:   explain.NodeSync{Plan: nodesync.MakePlan(w, c), Grace: c.Grace, Memory: "that of the running controller"},
 		Reflectors: explain.Reflectors{},
@@ -77,11 +77,11 @@ func TestNodeThatIsWell(t *testing.T) {
 func TestNodeThatIsDown(t *testing.T) {
 	t.Parallel()
 	e := alive("worker-1")
-	e.Machine.Node, e.Machine.Verdict = "NotReady", agreement.Down
+	e.Machine.Node, e.Machine.Verdict = "NotReady", finding.Down
 	since := now.Add(-3 * time.Minute)
-	e.Machine.Findings = []finding.Verdict{{State: agreement.Down, What: "the Node is NotReady", Since: &since, Next: "see its kubelet"}}
+	e.Machine.Findings = []finding.Verdict{{State: finding.Down, What: "the Node is NotReady", Since: &since, Next: "see its kubelet"}}
 	says(t, explain.Node(e), true, "!down: the Node is NotReady (since 3m)", "next: see its kubelet")
-	e.Machine.Verdict, e.Machine.Findings = agreement.OneSide, nil
+	e.Machine.Verdict, e.Machine.Findings = finding.OneSide, nil
 	says(t, explain.Node(e), true, "!verdict: only Kubernetes was queried, so that nothing was compared")
 }
 
@@ -116,10 +116,10 @@ func TestNodeThatIsGone(t *testing.T) {
 	}
 	// What a running calico-node-sync is about to remove settles by itself, as agreement has it; what a person has to decide does not.
 	settling := gone(t, time.Minute, nil)
-	settling.Machine.Verdict, settling.Machine.Findings[0].State = agreement.Settling, agreement.Settling
+	settling.Machine.Verdict, settling.Machine.Findings[0].State = finding.Settling, finding.Settling
 	says(t, explain.Node(settling), false, "settling: there is a Calico Node and no Kubernetes Node (since 60s)", "waits: absent since 2026-11-22T11:59:00Z; the grace period of 5m0s ends at 2026-11-22T12:04:00Z (grace)")
 	settling = gone(t, time.Hour, nil)
-	settling.Machine.Verdict, settling.Machine.Findings[0].State = agreement.Settling, agreement.Settling
+	settling.Machine.Verdict, settling.Machine.Findings[0].State = finding.Settling, finding.Settling
 	says(t, explain.Node(settling), false, "plan: Kubernetes Node old is gone: missing from the list, absent for 1h0m0s, a live read says NotFound, no pod runs there")
 	forgotten := gone(t, time.Minute, nil)
 	forgotten.NodeSync.Memory = ""
@@ -189,18 +189,18 @@ func TestNodeOfWhichLittleIsKnown(t *testing.T) {
 	e.EventsRead = finding.Side{Problem: "listing Events: forbidden"}
 	says(t, explain.Node(e), true, "!plan: not known: no response in time", "!Events: not known: listing Events: forbidden")
 	e = alive("x")
-	e.Machine = agreement.Row{Machine: "x", Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read: 401"}}}
+	e.Machine = agreement.Row{Machine: "x", Verdict: finding.Unknown, Findings: []finding.Verdict{{State: finding.Unknown, What: "the cloud could not be read: 401"}}}
 	says(t, explain.Node(e), true, "!unknown: the cloud could not be read: 401", "plan: nothing: it has no leftovers")
 }
 
 // The last Events come first; a warning is news for ten minutes, and not once the same source has told of something good.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	at := func(ago time.Duration, warning bool, source, text string) explain.Event {
-		return explain.Event{At: now.Add(-ago), Warning: warning, Reason: "R", Text: text, Source: source, Count: 3}
+	at := func(ago time.Duration, warning bool, source, text string) finding.Event {
+		return finding.Event{At: now.Add(-ago), Warning: warning, Reason: "R", Text: text, Source: source, Count: 3}
 	}
 	e := alive("x")
-	e.Events = []explain.Event{at(time.Hour, true, "s", "old"), at(90*time.Second, false, "t", "well\x1b[31m\nand two lines")}
+	e.Events = []finding.Event{at(time.Hour, true, "s", "old"), at(90*time.Second, false, "t", "well\x1b[31m\nand two lines")}
 	got := explain.Node(e)
 	says(t, got, false, "60m ago: Warning R: old (3 times) (s)", "90s ago: R: well[31m and two lines (3 times) (t)")
 	if lines := got.Sections[len(got.Sections)-1].Lines; lines[0].Topic != "90s ago" {
@@ -212,7 +212,7 @@ func TestEvents(t *testing.T) {
 	says(t, explain.Node(e), false, "3m ago: Warning R: new (3 times) (s)")
 	e.Events = nil
 	for range 13 {
-		e.Events = append(e.Events, explain.Event{At: now.Add(-time.Hour), Reason: "R", Text: "x"})
+		e.Events = append(e.Events, finding.Event{At: now.Add(-time.Hour), Reason: "R", Text: "x"})
 	}
 	says(t, explain.Node(e), false, "older: 3 more", "60m ago: R: x (without a source)")
 }

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/topology"
@@ -219,7 +218,7 @@ func TestReflectorGroups(t *testing.T) {
 	t2.Node = "n99"
 	e.Reflectors.Topologies[0] = t2
 	says(t, explain.Node(e), false, "role: none: there is no such node")
-	e.Machine.Verdict = agreement.Agree
+	e.Machine.Verdict = finding.Agree
 	e.Reflectors = explain.Reflectors{Side: finding.Side{Problem: "listing bgppeers: forbidden"}}
 	says(t, explain.Node(e), true, "!plan: not known: listing bgppeers: forbidden")
 }

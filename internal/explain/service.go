@@ -33,7 +33,7 @@ type ServiceEvidence struct {
 	Cloud finding.Side
 	// Lost reports that DigitalOcean knows no load balancer of the ID that the Service names.
 	Lost       bool
-	Events     []Event
+	Events     []finding.Event
 	EventsRead finding.Side
 	// Unkept is why what the cloud component has reported may be old, "" while it works.
 	Unkept string
@@ -133,7 +133,7 @@ func (e ServiceEvidence) Problem() string {
 }
 
 // newestOutcome is the newest Event about what became of the load balancer, a zero one if there is none.
-func (e ServiceEvidence) newestOutcome() (newest Event) {
+func (e ServiceEvidence) newestOutcome() (newest finding.Event) {
 	failures := loadbalancer.Failures()
 	outcomes := []string{loadbalancer.ReasonEnsured, loadbalancer.ReasonPending, loadbalancer.ReasonCertReady}
 	for _, event := range e.Events { // of failure and success in one second, the failure counts
@@ -395,11 +395,11 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 		targets = append(targets, text)
 	}
 	if len(targets) > 0 {
-		s.say("targets", "%d: %s", len(targets), strings.Join(targets[:min(len(targets), mostTargets)], ", ")+more(len(targets)-mostTargets))
+		s.say("targets", "%d: %s", len(targets), finding.First(targets, mostTargets))
 	}
 	if down := e.notReady(result.Targets); len(down) > 0 {
 		s.sayIf(len(down) == len(targets), "not ready", "%d: %s: they stay targets, and the health check of the load balancer leaves them out",
-			len(down), strings.Join(down[:min(len(down), mostTargets)], ", ")+more(len(down)-mostTargets))
+			len(down), finding.First(down, mostTargets))
 	}
 	for i, l := range result.LeftOut {
 		if i == mostTargets {
@@ -427,13 +427,6 @@ func (e ServiceEvidence) notReady(targets []loadbalancer.Target) []string {
 
 // mostTargets is how many Nodes are named.
 const mostTargets = 20
-
-func more(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
-}
 
 // The taints of Nodes that are about to go, and to come (cluster autoscaler, and k8s.io/cloud-provider/api).
 const (

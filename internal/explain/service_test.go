@@ -142,7 +142,7 @@ func TestServiceOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	e := web(nil)
 	e.Input.Service.Spec.Type = corev1.ServiceTypeClusterIP
-	e.Events = []explain.Event{{At: now, Warning: true, Reason: "X", Text: "x", Source: "y"}}
+	e.Events = []finding.Event{{At: now, Warning: true, Reason: "X", Text: "x", Source: "y"}}
 	got := explain.Service(e)
 	says(t, got, false, "asks for: no load balancer of DigitalOcean: the service gets no load balancer from DigitalOcean: service shop/web is of type ClusterIP, not LoadBalancer")
 	silent(t, got, "load balancer", "targets", "answers at")
@@ -163,21 +163,21 @@ func TestServiceIsNew(t *testing.T) {
 func TestServiceIsNewAndRefused(t *testing.T) {
 	t.Parallel()
 	const promise, refusal = "answers at: nothing yet: the Service is 90s old, and DigitalOcean takes", "!answers at: nothing yet: status.loadBalancer is empty"
-	event := func(ago time.Duration, warning bool, reason string) explain.Event {
-		return explain.Event{At: now.Add(-ago), Warning: warning, Reason: reason, Text: "x", Source: "y", Unverified: true}
+	event := func(ago time.Duration, warning bool, reason string) finding.Event {
+		return finding.Event{At: now.Add(-ago), Warning: warning, Reason: reason, Text: "x", Source: "y", Unverified: true}
 	}
 	for name, tt := range map[string]struct {
 		pairs    []string
 		owned    metav1.ConditionStatus
-		events   []explain.Event
+		events   []finding.Event
 		promised bool
 	}{
 		"a wrong value":         {pairs: []string{annotation.Prefix + "type", "x"}},
 		"another's":             {owned: metav1.ConditionFalse},
 		"its own":               {owned: metav1.ConditionTrue, promised: true},
-		"DigitalOcean refuses":  {events: []explain.Event{event(time.Minute, true, "SyncLoadBalancerFailed")}},
-		"it is over":            {events: []explain.Event{event(time.Minute, true, "SyncLoadBalancerFailed"), event(0, false, "LoadBalancerPending")}, promised: true},
-		"some Node is left out": {events: []explain.Event{event(time.Minute, true, "LoadBalancerNodesLeftOut")}, promised: true},
+		"DigitalOcean refuses":  {events: []finding.Event{event(time.Minute, true, "SyncLoadBalancerFailed")}},
+		"it is over":            {events: []finding.Event{event(time.Minute, true, "SyncLoadBalancerFailed"), event(0, false, "LoadBalancerPending")}, promised: true},
+		"some Node is left out": {events: []finding.Event{event(time.Minute, true, "LoadBalancerNodesLeftOut")}, promised: true},
 	} {
 		annotations := map[string]string{}
 		for i := 0; i < len(tt.pairs); i += 2 {
@@ -223,7 +223,7 @@ func TestServiceIsNotWellByAnOldReport(t *testing.T) {
 
 	const next = "next: see what digitalocean-cloud-controller-manager reports: kubectl -n shop describe service web"
 	e = web(nil)
-	e.Events = []explain.Event{{
+	e.Events = []finding.Event{{
 		At: now.Add(-50 * time.Minute), Warning: true, Reason: loadbalancer.ReasonFailed, Source: "service-controller", Text: "422",
 	}}
 	says(t, explain.Service(e), true, "!trouble: "+loadbalancer.ReasonFailed+" 50m ago: 422", next)

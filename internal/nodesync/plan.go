@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Plan is what to do, in order, and what is left alone, with the reasons. Equal Worlds give equal Plans, byte for byte.
@@ -295,7 +297,7 @@ func (l live) ask(cand candidate, c Config) []Refusal {
 		return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
 			"%s under this name whose pod is not known to be gone, such as %s/%s, and may run on Kubernetes Node %s, which exists; "+
 				"they are removed after their pods",
-			are(len(endpoints), "workload endpoint"), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
+			prose.Are(len(endpoints), "workload endpoint"), first.Namespace, first.Name, quote(cand.node.OrchRefs[0].NodeName))}}
 	}
 	if cand.node.orphan() || cand.subject.Exact || cand.subject.Second {
 		return l.askAddresses(cand)
@@ -318,7 +320,7 @@ func (l live) askName(name string) Refusal {
 		return Refusal{Gate: GateRunningPods, Message: "the pods bound to it could not be listed"}
 	case pods.Count > 0:
 		return Refusal{Gate: GateRunningPods, Message: fmt.Sprintf("%s bound to it according to Kubernetes, among them %s; "+
-			"pod garbage collection removes them about a minute after the Node", are(pods.Count, "running pod"), pods.Example)}
+			"pod garbage collection removes them about a minute after the Node", prose.Are(pods.Count, "running pod"), pods.Example)}
 	}
 	return Refusal{}
 }
@@ -346,14 +348,6 @@ func (l live) askAddresses(cand candidate) []Refusal {
 	}
 	return []Refusal{{Of: cand.subject, Gate: GateRunningPods, Message: fmt.Sprintf(
 		"%s, but its address %s is that of running pod %s", what, first, l.inUse[first])}}
-}
-
-// are is "1 noun is" or "2 nouns are".
-func are(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return fmt.Sprintf("%d %ss are", n, noun)
 }
 
 // About is what the plan says of some machines, and what it says of the cluster as a whole where that holds everything back.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Report is what a machine's Felix last reported of itself in etcd. It does so every 30 s unless it is configured
@@ -184,7 +186,7 @@ func (s *census) stranger(w World) string {
 		return ""
 	}
 	return fmt.Sprintf("%s alive by Calico's datastore and unknown to Kubernetes, such as %s: is there another cluster on this datastore? "+
-		"Annotate its Calico Nodes with %s", are(len(alive), "machine"), quote(alive[0]), KeepAnnotation)
+		"Annotate its Calico Nodes with %s", prose.Are(len(alive), "machine"), quote(alive[0]), KeepAnnotation)
 }
 
 // askSecond refuses a Calico Node of a Kubernetes Node that has several, unless another one is shown to be the one

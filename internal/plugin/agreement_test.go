@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -134,7 +135,7 @@ func agreementOfCalico(t *testing.T, cluster *controlplane.Cluster) {
 	if got, want := said(rows["old"]), "disagree; Calico holds addresses for a host that is not a Kubernetes Node"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if rows["c1"].CalicoNode != "10.0.0.2" || rows["c1"].Verdict != agreement.Agree {
+	if rows["c1"].CalicoNode != "10.0.0.2" || rows["c1"].Verdict != finding.Agree {
 		t.Errorf("c1: %+v", rows["c1"])
 	}
 	mustKubectl(t, cluster, "", "delete", "blockaffinities.crd.projectcalico.org", "old-10-1-0-0-26")
@@ -151,7 +152,7 @@ func agreementOfCalico(t *testing.T, cluster *controlplane.Cluster) {
 	if got, want := said(rows["old"]), "disagree; there is a Calico Node and no Kubernetes Node"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if rows["c1"].CalicoNode != "c1.example" || rows["c1"].Verdict != agreement.Agree {
+	if rows["c1"].CalicoNode != "c1.example" || rows["c1"].Verdict != finding.Agree {
 		t.Errorf("c1: %+v", rows["c1"])
 	}
 	info := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default","annotations":{"` + routereflector.BindingAnnotation + `":"another"}},"spec":{}}`
@@ -196,7 +197,7 @@ func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 		t.Helper()
 		rows := agreements(t, cluster, 2)
 		for _, name := range []string{"d1", "d2"} {
-			if got := said(rows[name]); !strings.Contains(got, want) || rows[name].Verdict != agreement.Unknown {
+			if got := said(rows[name]); !strings.Contains(got, want) || rows[name].Verdict != finding.Unknown {
 				t.Errorf("%s: %s is %s", why, name, got)
 			}
 		}
@@ -209,7 +210,7 @@ func agreementOfDroplets(t *testing.T, cluster *controlplane.Cluster) {
 	t.Setenv("DO_ACCESS_TOKEN", "")
 	t.Setenv("DO_ACCESS_TOKEN_FILE", file)
 	rows := agreements(t, cluster, 2)
-	if r := rows["d1"]; r.Verdict != agreement.Agree {
+	if r := rows["d1"]; r.Verdict != finding.Agree {
 		t.Errorf("d1: %+v", r)
 	}
 	if got := said(rows["d2"]); !strings.HasPrefix(got, "disagree; droplet ") || !strings.HasSuffix(got, " is gone, and its Node still exists") {

@@ -24,8 +24,8 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/waiting"
@@ -390,7 +390,7 @@ func confirmText(now time.Time, columns int) string {
 	in := func(confirmation string) finding.Verdict {
 		return waiting.Nodes("mooring-system", held, now.Add(-40*time.Second), confirmation, now)
 	}
-	return command.Printable(waiting.List{
+	return prose.Printable(waiting.List{
 		Waits: []finding.Verdict{
 			in(""), in("0123456789ab/2026-01-31T04:00:00Z"), in(given), waiting.Nodes("kube-system", old, now.Add(-3*time.Hour), "", now),
 			waiting.Topology("main", routereflector.Awaiting{Reason: "NodesVanished", Why: "of 20 Nodes there are 8 left", Word: "5d0c77aa"}),

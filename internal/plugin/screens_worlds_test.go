@@ -85,8 +85,11 @@ func wellWorld() ui.World {
 	return ui.World{
 		Cluster: "production at https://203.0.113.1:6443", ReadAt: now, CheckedAt: now, Machines: agreement.Rows(screenMachines(false)), Candidates: 5,
 		Topologies: screenMaps(false), Findings: wellFindings(), TenantsAbsent: true,
-		Components: []ui.Component{{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "calico-node-sync-7d9f-x", Renewed: new(now)}},
-		Balancers:  []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.2"}, Created: now.Add(-time.Hour)}},
+		Components: []finding.Component{{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "calico-node-sync-7d9f-x", Renewed: new(now)}},
+		Balancers: []ui.Balancer{{Service: corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "front", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.2"}}}},
+		}}},
 	}
 }
 
@@ -94,7 +97,7 @@ func illWorld() ui.World {
 	w := wellWorld()
 	w.Machines, w.Findings, w.Topologies = agreement.Rows(screenMachines(true)), illFindings(), screenMaps(true)
 	w.Notes = []string{"DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
-	w.Components[0].Problem, w.Balancers[0].Addresses = "no pod of 2 pods is ready", nil
+	w.Components[0].Problem, w.Balancers[0].Status.LoadBalancer.Ingress = "no pod of 2 pods is ready", nil
 	w.Waits, w.WaitProblem = waitingList().Waits, strings.Join(waitingList().Unread, "; ")
 	return w
 }
@@ -156,7 +159,7 @@ func explainedNode(ill bool) explain.Explanation {
 	}
 	if ill {
 		e.NotAsked = []finding.Side{{Name: "DigitalOcean", NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}}
-		e.Events = []explain.Event{{At: earlier(2 * time.Minute), Warning: true, Reason: "HeldBack", Source: "calico-node-sync", Text: "12 nodes are gone whose deletion was not watched; the mass guard allows 4 of 40"}}
+		e.Events = []finding.Event{{At: earlier(2 * time.Minute), Warning: true, Reason: "HeldBack", Source: "calico-node-sync", Text: "12 nodes are gone whose deletion was not watched; the mass guard allows 4 of 40"}}
 	}
 	return explain.Node(e)
 }
@@ -175,7 +178,7 @@ func explainedService(ill bool) explain.Explanation {
 	if ill {
 		service.Annotations[annotation.SizeUnit], service.Annotations[annotation.Algorithm] = "-1", "fastest"
 		e.Cloud = finding.Side{NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
-		e.Events = []explain.Event{{At: earlier(time.Hour), Warning: true, Reason: "SyncLoadBalancerFailed", Source: "service-controller", Text: "the account has no load balancer left: raise its limit", Count: 7}}
+		e.Events = []finding.Event{{At: earlier(time.Hour), Warning: true, Reason: "SyncLoadBalancerFailed", Source: "service-controller", Text: "the account has no load balancer left: raise its limit", Count: 7}}
 	}
 	return explain.Service(e)
 }
@@ -323,24 +326,24 @@ func screenConfirm(is waiting.List) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()
 		columns, _ := screen.Terminal(to)
-		_, err := io.WriteString(to, command.Printable(is.Text(screenTime(), columns)))
+		_, err := io.WriteString(to, is.Text(screenTime(), columns))
 		prints(t, err)
 	}
 }
 
 func screenWorkload(ready int) doctor.ControllerEvidence {
 	const name = "calico-node-sync"
-	return doctor.ControllerEvidence{Now: screenTime(), Workloads: []doctor.Listing{{Kind: "Deployments", Workloads: []doctor.Workload{{
+	return doctor.ControllerEvidence{Now: screenTime(), Workloads: []doctor.Workload{{
 		Kind: "Deployment", Namespace: "mooring-system", Name: name, Wanted: 2, Ready: ready, Images: []string{"registry.example.com/mooring/" + name + ":v0.1.0"},
 		Labels: map[string]string{"app.kubernetes.io/part-of": "mooring", "app.kubernetes.io/name": name}, Args: []string{"--leader-elect"},
-	}}}}, Leases: []doctor.Lease{{Namespace: "mooring-system", Name: name + ".nodes.mooring.dev", Holder: "calico-node-sync-7d9f-x", Renewed: screenTime()}}}
+	}}, Leases: []doctor.Lease{{Namespace: "mooring-system", Name: name + ".nodes.mooring.dev", Holder: "calico-node-sync-7d9f-x", Renewed: screenTime()}}}
 }
 
 func wellFindings() []finding.Finding { return doctor.Controllers(screenWorkload(2)) }
 
 func illFindings() []finding.Finding {
 	e := screenWorkload(0)
-	e.Workloads = append(e.Workloads, doctor.Listing{Kind: "DaemonSets", Problem: "daemonsets.apps is forbidden: User \"a-reader\" cannot list resource \"daemonsets\" in API group \"apps\" at the cluster scope"})
+	e.Unread = append(e.Unread, finding.Side{Name: "DaemonSets", Problem: "daemonsets.apps is forbidden: User \"a-reader\" cannot list resource \"daemonsets\" in API group \"apps\" at the cluster scope"})
 	return doctor.Controllers(e)
 }
 

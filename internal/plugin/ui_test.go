@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -207,19 +208,19 @@ func downEverywhere(t *testing.T, cluster *controlplane.Cluster) {
 		}
 		return "not shown"
 	}
-	if got := verdict(s.page(t, "")); got == string(agreement.Down) {
+	if got := verdict(s.page(t, "")); got == string(finding.Down) {
 		t.Fatalf("r1 is %s before anything happened to it", got)
 	}
 	notReady(t, cluster, "r1", "Unknown")
 	has(t, explains(t, cluster.Kubeconfig, 2, "node", "r1"), "!down: the Node is NotReady: its kubelet no longer reports")
-	if got := agreements(t, cluster, 2)["r1"].Verdict; got != agreement.Down {
+	if got := agreements(t, cluster, 2)["r1"].Verdict; got != finding.Down {
 		t.Errorf("agreement: r1 is %s", got)
 	}
 	expect(t, 0, "", []string{"topology", "main", "--kubeconfig", cluster.Kubeconfig}, "r1", "the Node is NotReady")
 	expect(t, 2, "", []string{"status", "--kubeconfig", cluster.Kubeconfig}, "r1 down: the Node is NotReady", "the Node is NotReady; last report: ")
 	testkit.Eventually(t, "the page to show it", func() string {
 		p := s.page(t, "?fresh=1")
-		if got, list := verdict(p), strings.Join(texts(p, "reflectors"), "\n"); got != string(agreement.Down) || !strings.Contains(list, "the Node is NotReady") {
+		if got, list := verdict(p), strings.Join(texts(p, "reflectors"), "\n"); got != string(finding.Down) || !strings.Contains(list, "the Node is NotReady") {
 			return "r1 is " + got + ", " + list
 		}
 		return ""

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -132,7 +132,7 @@ func TestVolumes(t *testing.T) {
 	})
 
 	r := s.report(2)
-	if v := s.row(r, "pvc-used"); len(r.Volumes) != 3 || v.Verdict != agreement.OneSide || len(r.NotRead) != 1 || r.NotRead[0] != "DigitalOcean: there is no token in DO_ACCESS_TOKEN" {
+	if v := s.row(r, "pvc-used"); len(r.Volumes) != 3 || v.Verdict != finding.OneSide || len(r.NotRead) != 1 || r.NotRead[0] != "DigitalOcean: there is no token in DO_ACCESS_TOKEN" {
 		t.Errorf("without a token: %+v", r)
 	}
 	var attaching sync.Once
@@ -151,13 +151,13 @@ func TestVolumes(t *testing.T) {
 	}
 	t.Setenv("DO_ACCESS_TOKEN", sim.DefaultToken)
 	r = s.report(2)
-	if v := s.row(r, "pvc-lost"); v.State != volumes.Gone || v.Verdict != agreement.Disagree {
+	if v := s.row(r, "pvc-lost"); v.State != volumes.Gone || v.Verdict != finding.Disagree {
 		t.Errorf("%+v", v)
 	}
 	if v := s.row(r, "pvc-used"); v.Droplet != droplet.ID || v.Machine != "volumes-1" || v.State != volumes.Attached || len(v.Findings) == 0 {
 		t.Errorf("%+v", v)
 	}
-	if v := s.row(r, "pvc-late"); v.Verdict != agreement.Settling || len(v.Findings) != 1 || v.Findings[0].What != "it has just been attached to volumes-1" {
+	if v := s.row(r, "pvc-late"); v.Verdict != finding.Settling || len(v.Findings) != 1 || v.Findings[0].What != "it has just been attached to volumes-1" {
 		t.Errorf("attached in between: %+v", v)
 	}
 	s.row(r, "pvc-orphan")
@@ -241,7 +241,7 @@ func (s *volumesStage) inUse() {
 		_ = s.cluster.Client.CoreV1().Pods("default").Delete(context.Background(), "volumes", metav1.DeleteOptions{GracePeriodSeconds: &zero})
 	})
 	r := s.report(2)
-	if v := s.row(r, "pvc-used"); v.Verdict != agreement.Agree || v.State != volumes.InUse || len(v.Pods) != 1 {
+	if v := s.row(r, "pvc-used"); v.Verdict != finding.Agree || v.State != volumes.InUse || len(v.Pods) != 1 {
 		s.Errorf("%+v", v)
 	}
 }

@@ -4,6 +4,7 @@
 package topology
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -45,17 +46,17 @@ func (t tree) line(parts ...string) {
 }
 
 func (t tree) topology(m Map) {
-	title := t.wrapped("", "  ", strings.Fields(m.Title()))
+	title := prose.Wrap("", "  ", m.Title(), t.width)
 	// The phase is the one word that says how it goes.
 	if m.Phase != "" {
 		title = strings.Replace(title, ": "+m.Phase, ": "+t.paint(m.Phase, m.Phase == "Ready"), 1)
 	}
 	t.out.WriteString(title)
 	if m.WaitingFor != "" {
-		t.out.WriteString(t.wrapped("waiting for: ", "             ", strings.Fields(m.WaitingFor)))
+		t.out.WriteString(prose.Wrap("waiting for: ", "             ", m.WaitingFor, t.width))
 	}
 	if len(m.Spares) > 0 {
-		t.out.WriteString(t.wrapped("spares: ", "        ", strings.Fields(v1alpha1.DescribeSpares(m.Spares))))
+		t.out.WriteString(prose.Wrap("spares: ", "        ", v1alpha1.DescribeSpares(m.Spares), t.width))
 	}
 	for i, g := range m.Groups {
 		here, below := branches(i == len(m.Groups)-1)
@@ -72,14 +73,14 @@ func (t tree) group(g Group, prefix string) {
 	for i, r := range g.Reflectors {
 		here, below := branches(i == len(g.Reflectors)-1 && len(g.Zones) == 0)
 		state, well := r.State()
-		head := prefix + here + "* " + pad(r.Node, names) + "   " + pad(Zone{Name: r.Zone}.label(), zones) + "   "
+		head := fmt.Sprintf("%s%s* %-*s   %-*s   ", prefix, here, names, r.Node, zones, Zone{Name: r.Zone}.label())
 		if t.width == 0 || utf8.RuneCountInString(head+state) <= t.width {
 			t.line(head, t.paint(state, well))
 			continue
 		}
 		t.line(head)
 		indent := prefix + below + "     "
-		for line := range strings.Lines(t.wrapped(indent, indent, strings.Fields(state))) {
+		for line := range strings.Lines(prose.Wrap(indent, indent, state, t.width)) {
 			t.line(indent, t.paint(strings.TrimSpace(strings.TrimPrefix(line, indent)), well))
 		}
 	}
@@ -90,22 +91,6 @@ func (t tree) group(g Group, prefix string) {
 			t.line(prefix, here, head)
 			continue
 		}
-		t.out.WriteString(t.wrapped(prefix+here+head+"   ", prefix+below+"   ", z.Clients))
+		t.out.WriteString(prose.Wrap(prefix+here+head+"   ", prefix+below+"   ", strings.Join(z.Clients, " "), t.width))
 	}
-}
-
-// wrapped is words after a first prefix, and on as many further lines as they need after another.
-func (t tree) wrapped(first, further string, words []string) string {
-	out, line := "", first
-	for _, word := range words {
-		if t.width > 0 && utf8.RuneCountInString(line)+utf8.RuneCountInString(word) > t.width && line != first && line != further {
-			out, line = out+strings.TrimRight(line, " ")+"\n", further
-		}
-		line += word + " "
-	}
-	return out + strings.TrimRight(line, " ") + "\n"
-}
-
-func pad(text string, width int) string {
-	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
 }

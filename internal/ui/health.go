@@ -72,11 +72,11 @@ func stateOf(c finding.Counts) State {
 	switch {
 	case len(c) == 0:
 		return Absent
-	case c[agreement.Down]+c[agreement.Disagree] > 0:
+	case c[finding.Down]+c[finding.Disagree] > 0:
 		return Bad
-	case c[agreement.Unknown]+c[agreement.OneSide] > 0:
+	case c[finding.Unknown]+c[finding.OneSide] > 0:
 		return Unread
-	case c[agreement.Settling] > 0:
+	case c[finding.Settling] > 0:
 		return Changing
 	}
 	return Good

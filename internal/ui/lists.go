@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
@@ -232,30 +236,30 @@ func balancersOf(w World, m matcher) List {
 	targets := targetsOf(w)
 	lines := make([]line, len(list))
 	for i, b := range list {
-		name, address, target := b.Namespace+"/"+b.Name, strings.Join(sortedTexts(b.Addresses), ", "), targets
+		name, address, target := b.Namespace+"/"+b.Name, b.addresses(), targets
 		switch {
-		case b.Deleting:
+		case b.DeletionTimestamp != nil:
 			address = strings.TrimPrefix(address+", being deleted", ", ")
 		case b.isNew(w.now()) && b.Problem == "":
 			address = "being made"
 		case address == "":
 			address = "none yet"
 		}
-		if b.Class != "" {
-			name += " (class " + b.Class + ")"
+		if class := b.Spec.LoadBalancerClass; class != nil {
+			name += " (class " + *class + ")"
 		}
-		if b.Local {
+		if b.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 			target += ", of which those with its pods (externalTrafficPolicy Local)"
 		}
-		if b.ID == "" && len(b.Addresses) == 0 {
+		if b.ID == "" && len(b.Status.LoadBalancer.Ingress) == 0 {
 			target = "no targets yet"
 		}
 		row := Row{
-			Ill:   b.Problem != "" || b.hangs(w.now()) || len(b.Addresses) == 0 && !b.isNew(w.now()),
-			Cells: append(cells(name, address, b.Problem, portsOf(b.Ports), target), moment(b.Created)),
+			Ill:   b.Problem != "" || b.hangs(w.now()) || b.addresses() == "" && !b.isNew(w.now()),
+			Cells: append(cells(name, address, b.Problem, portsOf(b.Spec.Ports), target), moment(b.CreationTimestamp.Time)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
-		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Ports), target}
+		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Spec.Ports), target}
 		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.now()), texts: texts}
 	}
 	return w.kept(m.list(l, "load balancer", lines), "digitalocean-cloud-controller-manager")
@@ -263,19 +267,26 @@ func balancersOf(w World, m matcher) List {
 
 // hangs reports whether its deletion takes longer than DigitalOcean and the cloud component do.
 func (b Balancer) hangs(now time.Time) bool {
-	return b.Deleting && !b.DeletedAt.IsZero() && now.Sub(b.DeletedAt) >= agreement.BalancerGrace
+	return b.DeletionTimestamp != nil && now.Sub(b.DeletionTimestamp.Time) >= agreement.BalancerGrace
 }
 
 // isNew reports whether a Service has no address because its load balancer is being made.
 func (b Balancer) isNew(now time.Time) bool {
-	age := now.Sub(b.Created)
-	return len(b.Addresses) == 0 && !b.Deleting && !b.Created.IsZero() && age >= 0 && age < agreement.BalancerGrace
+	age := now.Sub(b.CreationTimestamp.Time)
+	return b.addresses() == "" && b.DeletionTimestamp == nil && !b.CreationTimestamp.IsZero() && age >= 0 && age < agreement.BalancerGrace
 }
 
-func sortedTexts(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
+// addresses are IP addresses and host names at which it serves, "" while there is no load balancer.
+func (b Balancer) addresses() string {
+	var out []string
+	for _, in := range b.Status.LoadBalancer.Ingress {
+		out = append(out, cmp.Or(in.Hostname, in.IP))
+	}
+	return strings.Join(slices.Sorted(slices.Values(out)), ", ")
+}
 
 // portsOf are a Service's ports: what is served, and at which port of Nodes.
-func portsOf(ports []Port) string {
+func portsOf(ports []corev1.ServicePort) string {
 	var out []string
 	for i, p := range ports {
 		if i == MostSaid {
@@ -283,8 +294,8 @@ func portsOf(ports []Port) string {
 			break
 		}
 		text := fmt.Sprintf("%d/%s", p.Port, cmp.Or(p.Protocol, "TCP"))
-		if p.Node != 0 {
-			text += fmt.Sprintf(" → %d", p.Node)
+		if p.NodePort != 0 {
+			text += fmt.Sprintf(" → %d", p.NodePort)
 		}
 		out = append(out, text)
 	}
@@ -298,7 +309,7 @@ func targetsOf(w World) string {
 		excluded[e.Node] = true
 	}
 	for _, r := range w.Machines {
-		if r.HasNode && r.Verdict == agreement.Down && !excluded[r.Machine] {
+		if r.HasNode && r.Verdict == finding.Down && !excluded[r.Machine] {
 			down++
 		}
 	}
@@ -333,44 +344,64 @@ func tenantsOf(w World, m matcher) List {
 	lines := make([]line, len(list))
 	for i, t := range list {
 		state, ill := t.state()
-		bars, full := t.bars()
-		row := Row{Ill: ill || full, Cells: cells(t.Name, state)}
-		row.Cells = append(row.Cells, moment(t.Since), Cell{Text: tidy(t.Proxies)}, Cell{Bars: bars})
-		if !t.Counted {
-			row.Cells[len(row.Cells)-1] = Cell{Text: "not counted yet"}
+		usage := Cell{Text: "not counted yet"}
+		if t.Status.Usage != nil {
+			var full bool
+			usage.Text = ""
+			usage.Bars, full = t.bars()
+			ill = ill || full
 		}
-		lines[i] = line{row: row, texts: []string{t.Name, state, t.Proxies, t.Endpoint}}
+		row := Row{Ill: ill, Cells: append(cells(t.Name, state), moment(t.ready().LastTransitionTime.Time), Cell{Text: tidy(t.Status.Proxies)}, usage)}
+		lines[i] = line{row: row, texts: []string{t.Name, state, t.Status.Proxies, t.Status.Endpoint}}
 	}
 	return w.kept(m.list(l, "tenant", lines), "etcd-storage-operator")
 }
 
 // state is how a tenant is, and whether that needs attention.
 func (t Tenant) state() (text string, ill bool) {
-	switch {
-	case t.Deleting:
+	ready := t.ready()
+	switch well := ready.Status == metav1.ConditionTrue; {
+	case t.DeletionTimestamp != nil:
 		text = "being deleted"
-	case t.Ready == "True" && t.Trouble != "":
+	case well && t.Trouble != "":
 		return "Ready; " + t.Trouble, true
-	case t.Ready == "True":
+	case well:
 		return "Ready", false
-	case t.Ready == "":
+	case ready.Status == "":
 		text = "no status yet"
 	default:
-		text = cmp.Or(t.Reason, "not Ready")
+		text = cmp.Or(ready.Reason, "not Ready")
 	}
-	if t.Ready != "True" && t.Message != "" {
-		text += ": " + t.Message
+	if ready.Status != metav1.ConditionTrue && ready.Message != "" {
+		text += ": " + ready.Message
 	}
 	return text, true
 }
 
+// ready is its condition of that name, a zero one while there is none.
+func (t Tenant) ready() (c metav1.Condition) {
+	if ready := meta.FindStatusCondition(t.Status.Conditions, "Ready"); ready != nil {
+		c = *ready
+	}
+	return c
+}
+
 // bars are what a tenant stores, and whether a limit is near.
 func (t Tenant) bars() (bars []Bar, full bool) {
-	for _, u := range t.Usage {
-		b := Bar{Label: u.amount(u.Used) + " " + u.unit(u.Used), Percent: -1}
-		if u.Limit > 0 {
-			b.Percent = int(min(100, max(0, float64(u.Used)/float64(u.Limit)*100)))
-			b.Label = fmt.Sprintf("%s of %s %s", u.amount(u.Used), u.amount(u.Limit), u.unit(u.Limit))
+	u, quota := t.Status.Usage, t.Spec.Quota
+	var bytes *int64
+	if bound := t.BytesBound(); bound != nil {
+		bytes = new(bound.Value())
+	}
+	for _, x := range []struct {
+		what  string
+		used  int64
+		limit *int64
+	}{{"bytes", u.Bytes.Value(), bytes}, {"keys", u.Keys, quota.Keys}, {"leases", u.Leases, quota.Leases}} {
+		b := Bar{Label: amount(x.what, x.used) + " " + unit(x.what, x.used), Percent: -1}
+		if x.limit != nil && *x.limit > 0 {
+			b.Percent = int(min(100, max(0, float64(x.used)/float64(*x.limit)*100)))
+			b.Label = fmt.Sprintf("%s of %s %s", amount(x.what, x.used), amount(x.what, *x.limit), unit(x.what, *x.limit))
 			full = full || b.Percent >= nearFull
 		}
 		bars = append(bars, b)
@@ -379,23 +410,23 @@ func (t Tenant) bars() (bars []Bar, full bool) {
 }
 
 // unit is what is counted; n says of how many.
-func (u Usage) unit(n int64) string {
+func unit(what string, n int64) string {
 	switch {
-	case u.What == "bytes":
+	case what == "bytes":
 		return "stored"
 	case n == 1:
-		return strings.TrimSuffix(tidy(u.What), "s")
+		return strings.TrimSuffix(what, "s")
 	}
-	return tidy(u.What)
+	return what
 }
 
 // amount is a number for people: bytes in powers of 1024.
-func (u Usage) amount(n int64) string {
-	if u.What != "bytes" || n < 1024 {
-		if u.What == "bytes" {
-			return fmt.Sprintf("%d B", n)
-		}
+func amount(what string, n int64) string {
+	switch {
+	case what != "bytes":
 		return fmt.Sprint(n)
+	case n < 1024:
+		return fmt.Sprintf("%d B", n)
 	}
 	value, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	for len(units) > 1 && value >= 1023.95 { // which would print as 1024.0
@@ -409,8 +440,8 @@ func journalOf(w World, m matcher) List {
 		Key: "journal", Title: "Recent steps", Problem: strings.Join(w.JournalProblems, "; "), Columns: []string{"When", "Component", "About", "Reason", "What"},
 	}
 	list := slices.Clone(w.Entries)
-	slices.SortFunc(list, func(a, b Entry) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Component, b.Component), cmp.Compare(a.About, b.About), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Times, b.Times))
+	slices.SortFunc(list, func(a, b finding.Event) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Source, b.Source), cmp.Compare(a.About, b.About), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Count, b.Count))
 	})
 	known := map[string]bool{}
 	for _, r := range w.Machines {
@@ -419,10 +450,10 @@ func journalOf(w World, m matcher) List {
 	lines := make([]line, len(list))
 	for i, e := range list {
 		text := e.Text
-		if e.Times > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Times)
+		if e.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		component := e.Component
+		component := e.Source
 		if e.Unverified {
 			component = "unverified: " + component
 		}

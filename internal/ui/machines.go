@@ -31,7 +31,7 @@ type Counts struct {
 	ByVerdict finding.Counts `json:"byVerdict"`
 }
 
-func (c *Counts) add(v agreement.Verdict) {
+func (c *Counts) add(v finding.State) {
 	if c.ByVerdict == nil {
 		c.ByVerdict = finding.Counts{}
 	}
@@ -46,7 +46,7 @@ func (c Counts) worst() int {
 			return v.Rank()
 		}
 	}
-	return agreement.Agree.Rank()
+	return finding.Agree.Rank()
 }
 
 // Zone is the machines of a zone, those first that need attention, otherwise in the order of names.
@@ -62,8 +62,8 @@ type Zone struct {
 
 // Machine is a tile of the map, and what is shown of it when it is chosen.
 type Machine struct {
-	Name    string            `json:"name"`
-	Verdict agreement.Verdict `json:"verdict"`
+	Name    string        `json:"name"`
+	Verdict finding.State `json:"verdict"`
 	// Sides are what each side reports, Findings the reasons for the verdict, worst first.
 	Sides    [][2]string       `json:"sides"`
 	Findings []finding.Verdict `json:"findings,omitempty"`
@@ -99,7 +99,7 @@ func machinesOf(w World, m matcher) Machines {
 		for _, r := range rows {
 			z.add(r.Verdict)
 			// Many that are well are counted and not named: a person looks for the others.
-			if !shown[r.Machine] || out.Grouped && r.Verdict == agreement.Agree && !m.narrows() {
+			if !shown[r.Machine] || out.Grouped && r.Verdict == finding.Agree && !m.narrows() {
 				z.Hidden++
 				continue
 			}

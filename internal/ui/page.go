@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // What bounds a page.
@@ -101,7 +101,7 @@ func (m matcher) matches(f facts) bool {
 	zone := strings.ToLower(f.zone)
 	switch {
 	case m.attention && f.well,
-		m.state != "" && m.state != f.state && (m.state != "notready" || f.state != string(agreement.Down)),
+		m.state != "" && m.state != f.state && (m.state != "notready" || f.state != string(finding.Down)),
 		m.zone != "" && zone != m.zone && !strings.HasSuffix(zone, "-"+m.zone):
 		return false
 	}

@@ -17,8 +17,12 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -41,11 +45,11 @@ func small() ui.World {
 		Cluster: "lab at https://127.0.0.1:6443", ReadAt: at(0), Notes: []string{"DigitalOcean not queried: there is no token"},
 		Zones: map[string]string{"w1": "a", "w2": "a", "w3": "b"}, Candidates: 4, Excluded: []ui.Excluded{{"w3", "is being deleted"}, {"w2", "has a label"}},
 		Machines: []agreement.Row{
-			{Machine: "w3", HasNode: true, Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read"}}},
-			{Machine: "w1", HasNode: true, Verdict: agreement.Agree, Droplet: "droplet 1", Node: "Ready", CalicoNode: "w1", Reflector: "main"},
-			{Machine: "w4", HasNode: true, Verdict: agreement.Down, Findings: []finding.Verdict{{State: agreement.Down, What: "the Node is NotReady"}}},
-			{Machine: "gone", Verdict: agreement.Disagree, Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is no Node"}}},
-			{Machine: "w2", HasNode: true, Verdict: agreement.Disagree, Findings: []finding.Verdict{{State: agreement.Disagree, What: "its droplet is gone", Since: &since, Next: "wait"}, {State: agreement.Settling, What: "and more"}}},
+			{Machine: "w3", HasNode: true, Verdict: finding.Unknown, Findings: []finding.Verdict{{State: finding.Unknown, What: "the cloud could not be read"}}},
+			{Machine: "w1", HasNode: true, Verdict: finding.Agree, Droplet: "droplet 1", Node: "Ready", CalicoNode: "w1", Reflector: "main"},
+			{Machine: "w4", HasNode: true, Verdict: finding.Down, Findings: []finding.Verdict{{State: finding.Down, What: "the Node is NotReady"}}},
+			{Machine: "gone", Verdict: finding.Disagree, Findings: []finding.Verdict{{State: finding.Disagree, What: "there is no Node"}}},
+			{Machine: "w2", HasNode: true, Verdict: finding.Disagree, Findings: []finding.Verdict{{State: finding.Disagree, What: "its droplet is gone", Since: &since, Next: "wait"}, {State: finding.Settling, What: "and more"}}},
 		},
 		Topologies: []topology.Map{
 			{Name: "other", WaitingFor: "a Node"},
@@ -67,27 +71,69 @@ func small() ui.World {
 			{Check: "certificates", Severity: finding.Note, What: "not read: 3 Secrets"},
 			{Check: "leader", Severity: finding.OK, What: "a leads Deployment x/z"},
 		},
-		Components: []ui.Component{
+		Components: []finding.Component{
 			{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "a", Renewed: new(at(0))},
 			{Name: "etcd-storage-operator", Namespace: "mooring-system", Workload: "deployment/etcd-storage-operator", Version: "v0.1.0", Ready: 0, Wanted: 1, Problem: "no pod of 1 pod is ready"},
 		},
 		Balancers: []ui.Balancer{
-			{Namespace: "shop", Name: "front", Created: at(120), Addresses: []string{"203.0.113.2", "2001:db8::2"}, ID: "lb-1", Ports: []ui.Port{{"TCP", 443, 30443}, {"", 80, 0}}},
-			{Namespace: "shop", Name: "back", Created: at(7), Class: "example.com/other", Local: true},
-			{Namespace: "a", Name: "going", Deleting: true, Addresses: []string{"203.0.113.3"}},
+			balancer("shop", "front", at(120), []string{"203.0.113.2", "2001:db8::2"}, func(b *ui.Balancer) {
+				b.ID, b.Spec.Ports = "lb-1", []corev1.ServicePort{{Protocol: "TCP", Port: 443, NodePort: 30443}, {Port: 80}}
+			}),
+			balancer("shop", "back", at(7), nil, func(b *ui.Balancer) {
+				b.Spec.LoadBalancerClass, b.Spec.ExternalTrafficPolicy = new("example.com/other"), corev1.ServiceExternalTrafficPolicyLocal
+			}),
+			balancer("a", "going", time.Time{}, []string{"203.0.113.3"}, gone(at(0))),
 		},
 		Volumes: someVolumes(),
 		Tenants: []ui.Tenant{
-			{Name: "quiet", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 1 << 20, 4 << 20}, {"keys", 1, 0}}},
-			{Name: "full", Ready: "True", Since: at(60), Proxies: "3/3", Counted: true, Usage: []ui.Usage{{"bytes", 900, 1000}}},
-			{Name: "ill", Ready: "False", Reason: "Conflict", Message: "another has its prefix", Since: at(5)},
-			{Name: "new"}, {Name: "going", Ready: "True", Deleting: true},
+			tenant("quiet", metav1.Condition{Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(60))}, using(1<<20, 4<<20, 1, 0)),
+			tenant("full", metav1.Condition{Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(60))}, using(900, 1000, 0, 0)),
+			tenant("ill", metav1.Condition{Status: metav1.ConditionFalse, Reason: "Conflict", Message: "another has its prefix", LastTransitionTime: metav1.NewTime(at(5))}),
+			tenant("new", metav1.Condition{}),
+			tenant("going", metav1.Condition{Status: metav1.ConditionTrue}, func(t *ui.Tenant) { t.DeletionTimestamp = new(metav1.NewTime(at(0))) }),
 		},
-		Entries: []ui.Entry{
-			{At: at(9), Component: "calico-node-sync", About: "gone", Reason: "Journaled", Text: "5 steps, because its Node is gone", Times: 1},
-			{At: at(2), Component: "etcd-storage-operator", About: "EtcdStorage ill", Reason: "Conflict", Text: "another has its prefix", Times: 4, Warning: true},
-			{At: at(1), Component: "service-controller", About: "Service shop/front", Reason: "X", Text: "run: kubectl delete node w1", Times: 1, Warning: true, Unverified: true},
+		Entries: []finding.Event{
+			{At: at(9), Source: "calico-node-sync", About: "gone", Reason: "Journaled", Text: "5 steps, because its Node is gone", Count: 1},
+			{At: at(2), Source: "etcd-storage-operator", About: "EtcdStorage ill", Reason: "Conflict", Text: "another has its prefix", Count: 4, Warning: true},
+			{At: at(1), Source: "service-controller", About: "Service shop/front", Reason: "X", Text: "run: kubectl delete node w1", Count: 1, Warning: true, Unverified: true},
 		},
+	}
+}
+
+// balancer is a Service with those addresses.
+func balancer(namespace, name string, created time.Time, addresses []string, changes ...func(*ui.Balancer)) (b ui.Balancer) {
+	b.Namespace, b.Name, b.CreationTimestamp = namespace, name, metav1.NewTime(created)
+	for _, a := range addresses {
+		b.Status.LoadBalancer.Ingress = append(b.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
+	}
+	for _, change := range changes {
+		change(&b)
+	}
+	return b
+}
+
+// gone is a Service that is being deleted.
+func gone(at time.Time) func(*ui.Balancer) {
+	return func(b *ui.Balancer) { b.DeletionTimestamp = new(metav1.NewTime(at)) }
+}
+
+// tenant is an EtcdStorage with that condition Ready, without one if it has no status.
+func tenant(name string, ready metav1.Condition, changes ...func(*ui.Tenant)) (t ui.Tenant) {
+	if t.Name = name; ready.Status != "" {
+		ready.Type = "Ready"
+		t.Status.Conditions = []metav1.Condition{ready}
+	}
+	for _, change := range changes {
+		change(&t)
+	}
+	return t
+}
+
+// using is what a tenant of three proxies stores, with its limits, 0 for none.
+func using(bytes, mostBytes, keys, mostKeys int64) func(*ui.Tenant) {
+	return func(t *ui.Tenant) {
+		t.Status.Proxies, t.Status.Usage = "3/3", &v1alpha1.Usage{Bytes: *resource.NewQuantity(bytes, resource.BinarySI), Keys: keys}
+		t.Spec.Quota = v1alpha1.Quota{Bytes: resource.NewQuantity(mostBytes, resource.BinarySI), Keys: &mostKeys}
 	}
 }
 
@@ -173,21 +219,21 @@ func TestText(t *testing.T) {
 // A part is bad while one thing in it is, and is not good before it was read.
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	row := func(v agreement.Verdict) agreement.Row {
+	row := func(v finding.State) agreement.Row {
 		return agreement.Row{Machine: string(v), HasNode: true, Verdict: v}
 	}
 	for _, tt := range []struct {
-		verdicts []agreement.Verdict
+		verdicts []finding.State
 		want     ui.State
 		attends  bool
 	}{
 		{nil, ui.Absent, false},
-		{[]agreement.Verdict{agreement.Agree}, ui.Good, false},
-		{[]agreement.Verdict{agreement.Agree, agreement.Settling}, ui.Changing, false},
-		{[]agreement.Verdict{agreement.Agree, agreement.OneSide}, ui.Unread, true},
-		{[]agreement.Verdict{agreement.Agree, agreement.Unknown}, ui.Unread, true},
-		{[]agreement.Verdict{agreement.Unknown, agreement.Disagree}, ui.Bad, true},
-		{[]agreement.Verdict{agreement.Agree, agreement.Down}, ui.Bad, true},
+		{[]finding.State{finding.Agree}, ui.Good, false},
+		{[]finding.State{finding.Agree, finding.Settling}, ui.Changing, false},
+		{[]finding.State{finding.Agree, finding.OneSide}, ui.Unread, true},
+		{[]finding.State{finding.Agree, finding.Unknown}, ui.Unread, true},
+		{[]finding.State{finding.Unknown, finding.Disagree}, ui.Bad, true},
+		{[]finding.State{finding.Agree, finding.Down}, ui.Bad, true},
 	} {
 		w := ui.World{CheckedAt: at(0)}
 		for _, v := range tt.verdicts {
@@ -228,10 +274,10 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 		"one waits":                 {ui.World{Waits: []finding.Verdict{{State: finding.Held, Next: "c"}, {State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
 		"one is not acted on yet":   {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}}, "waits", "changing 1 confirmation not acted on yet"},
-		"a balancer is being made":  {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(60), Addresses: []string{"192.0.2.1"}}), "balancers", "changing 1 of 2 settling"},
-		"a balancer was not made":   {without(ui.Balancer{Created: at(4)}, ui.Balancer{Created: at(6)}), "balancers", "bad 1 of 2 need attention"},
+		"a balancer is being made":  {without(balancer("", "", at(4), nil), balancer("", "", at(60), []string{"192.0.2.1"})), "balancers", "changing 1 of 2 settling"},
+		"a balancer was not made":   {without(balancer("", "", at(4), nil), balancer("", "", at(6), nil)), "balancers", "bad 1 of 2 need attention"},
 		"a Service without a time":  {without(ui.Balancer{}), "balancers", "bad 1 of 1 need attention"},
-		"a new Service being gone":  {without(ui.Balancer{Created: at(1), Deleting: true}), "balancers", "bad 1 of 1 need attention"},
+		"a new Service being gone":  {without(balancer("", "", at(1), nil, gone(at(0)))), "balancers", "bad 1 of 1 need attention"},
 		"one confirmed, one unread": {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +300,7 @@ func TestSentences(t *testing.T) {
 	if got := ui.View(ui.World{}, ui.Filter{}, "listing Nodes: refused"); got.Machines.Summary != "There are no machines." || got.Stale != "listing Nodes: refused" {
 		t.Errorf("of nothing: %q, %q", got.Machines.Summary, got.Stale)
 	}
-	well := ui.World{Machines: []agreement.Row{{Machine: "w1", Verdict: agreement.Agree, HasNode: true}}, TopologiesAbsent: true, TenantsAbsent: true, JournalProblems: []string{"a", "b"}}
+	well := ui.World{Machines: []agreement.Row{{Machine: "w1", Verdict: finding.Agree, HasNode: true}}, TopologiesAbsent: true, TenantsAbsent: true, JournalProblems: []string{"a", "b"}}
 	if got := ui.View(well, ui.Filter{}, ""); got.Machines.Summary != "1 machine: 1 agree." {
 		t.Errorf("of one that is well: %q", got.Machines.Summary)
 	}
@@ -278,9 +324,9 @@ func TestGrouped(t *testing.T) {
 	w := ui.World{Zones: map[string]string{}}
 	for i := range 5000 {
 		name := fmt.Sprintf("w%04d", i)
-		r := agreement.Row{Machine: name, HasNode: true, Verdict: agreement.Agree}
+		r := agreement.Row{Machine: name, HasNode: true, Verdict: finding.Agree}
 		if i%1000 == 7 {
-			r.Verdict = agreement.Disagree
+			r.Verdict = finding.Disagree
 		}
 		w.Machines, w.Zones[name] = append(w.Machines, r), string(rune('a'+i%2))
 		if i != 199 && i != 200 {
@@ -319,35 +365,36 @@ func anything() *rapid.Generator[string] {
 
 // worlds are Worlds with repeated machines, names and zones of any kind.
 func worlds() *rapid.Generator[ui.World] {
-	verdicts := []agreement.Verdict{agreement.Agree, agreement.Agree, agreement.Disagree, agreement.Agree, agreement.Unknown}
+	verdicts := []finding.State{finding.Agree, finding.Agree, finding.Disagree, finding.Agree, finding.Unknown}
 	return rapid.Custom(func(t *rapid.T) ui.World {
 		w := ui.World{Cluster: anything().Draw(t, "cluster"), Zones: map[string]string{}, Notes: rapid.SliceOfN(anything(), 0, 12).Draw(t, "notes"), CheckedAt: at(0)}
 		zones, kinds := rapid.IntRange(1, 300).Draw(t, "zones"), rapid.IntRange(1, 9).Draw(t, "kinds")
 		for i := range rapid.SampledFrom([]int{0, 1, 5, 200, 201, 320}).Draw(t, "machines") {
 			name := fmt.Sprintf("m%d", i)
 			r := agreement.Row{Machine: name, Verdict: verdicts[i/3*kinds%len(verdicts)], HasNode: i%7 != 6, Node: "Ready"}
-			if r.Verdict == agreement.Disagree {
+			if r.Verdict == finding.Disagree {
 				for range i%12 + 1 {
-					r.Findings = append(r.Findings, finding.Verdict{State: agreement.Disagree, What: "what"})
+					r.Findings = append(r.Findings, finding.Verdict{State: finding.Disagree, What: "what"})
 				}
 			}
 			w.Machines, w.Zones[name] = append(w.Machines, r), fmt.Sprintf("zone %d", i%zones)
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "hostile") {
 			name := anything().Draw(t, "name") + fmt.Sprint(i)
-			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: agreement.Unknown, Findings: []finding.Verdict{{State: agreement.Unknown, What: anything().Draw(t, "unknown")}}})
+			w.Machines = append(w.Machines, agreement.Row{Machine: name, HasNode: true, Droplet: anything().Draw(t, "droplet"), Verdict: finding.Unknown, Findings: []finding.Verdict{{State: finding.Unknown, What: anything().Draw(t, "unknown")}}})
 			w.Zones[name] = anything().Draw(t, "zone")
 		}
 		for i := range rapid.SampledFrom([]int{0, 2, 201}).Draw(t, "things") {
 			text := anything().Draw(t, "text")
 			w.Volumes.Volumes = append(w.Volumes.Volumes, anyVolume(text, i))
-			w.Volumes.Snapshots = append(w.Volumes.Snapshots, volumes.SnapshotRow{Name: text, ID: fmt.Sprint(i), Verdict: agreement.Disagree})
+			w.Volumes.Snapshots = append(w.Volumes.Snapshots, volumes.SnapshotRow{Name: text, ID: fmt.Sprint(i), Verdict: finding.Disagree})
 			w.Volumes.NotRead = append(w.Volumes.NotRead, text)
-			w.Balancers = append(w.Balancers, ui.Balancer{Namespace: text, Name: fmt.Sprint(i), Addresses: []string{text}})
-			w.Tenants = append(w.Tenants, ui.Tenant{Name: fmt.Sprint(i, text), Ready: "False", Message: text, Counted: true, Usage: []ui.Usage{{"keys", int64(i) - 3, int64(i) % 5}}})
+			w.Balancers = append(w.Balancers, balancer(text, fmt.Sprint(i), time.Time{}, []string{text}))
+			w.Tenants = append(w.Tenants, tenant(
+				fmt.Sprint(i, text), metav1.Condition{Status: metav1.ConditionFalse, Message: text}, using(int64(i)-3, int64(i)%5, int64(i)-3, int64(i)%5)))
 			w.Waits = append(w.Waits, finding.Verdict{What: text, On: text, Why: fmt.Sprint(i), Stale: text, Next: text, Answer: text})
 			w.Findings = append(w.Findings, finding.Finding{Check: text, Severity: finding.Warning, What: text, Why: text, Do: text})
-			w.Entries = append(w.Entries, ui.Entry{At: at(i % 9), About: text, Text: fmt.Sprint(text, i), Times: i % 3})
+			w.Entries = append(w.Entries, finding.Event{At: at(i % 9), About: text, Text: fmt.Sprint(text, i), Count: int32(i % 3)})
 		}
 		return w
 	})
@@ -440,7 +487,7 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 		t.Errorf("%d of %d machines are counted", m.Total, len(w.Machines))
 	}
 	sum := ui.Counts{ByVerdict: finding.Counts{}}
-	named := map[agreement.Verdict]int{}
+	named := map[finding.State]int{}
 	for _, z := range m.Zones {
 		sum.Total += z.Total
 		for v, n := range z.ByVerdict {
@@ -464,7 +511,7 @@ func counted(t *rapid.T, w ui.World, f ui.Filter, m ui.Machines) {
 	}
 	// The worst are named first, as long as there is room.
 	room := ui.MostShown
-	for _, v := range finding.States()[:agreement.Agree.Rank()] {
+	for _, v := range finding.States()[:finding.Agree.Rank()] {
 		if want := min(m.ByVerdict[v], room); named[v] != want {
 			t.Errorf("%d of %d that are %s are named", named[v], want, v)
 		}
@@ -505,8 +552,8 @@ func TestTilesThatAreNotGoodByTheirRowsAlone(t *testing.T) {
 	well := func() ui.World {
 		return ui.World{
 			ReadAt:    at(0),
-			Machines:  []agreement.Row{{Machine: "w1", HasNode: true, Verdict: agreement.Agree}},
-			Balancers: []ui.Balancer{{Namespace: "shop", Name: "front", Addresses: []string{"203.0.113.1"}, Created: at(60)}},
+			Machines:  []agreement.Row{{Machine: "w1", HasNode: true, Verdict: finding.Agree}},
+			Balancers: []ui.Balancer{balancer("shop", "front", at(60), []string{"203.0.113.1"})},
 			Topologies: []topology.Map{{Name: "main", Groups: []topology.Group{{
 				Reflectors: []topology.Reflector{{Node: "w1", Role: "Reflector", Expected: 1, Established: 1}},
 			}}}},
@@ -529,9 +576,9 @@ func TestTilesThatAreNotGoodByTheirRowsAlone(t *testing.T) {
 		want   ui.State
 	}{
 		"a deletion that hangs": {"balancers", func(w *ui.World) {
-			w.Balancers[0].Deleting, w.Balancers[0].DeletedAt = true, at(60)
+			gone(at(60))(&w.Balancers[0])
 		}, ui.Bad},
-		"a deletion": {"balancers", func(w *ui.World) { w.Balancers[0].Deleting, w.Balancers[0].DeletedAt = true, at(1) }, ui.Good},
+		"a deletion": {"balancers", func(w *ui.World) { gone(at(1))(&w.Balancers[0]) }, ui.Good},
 		"half read":  {"balancers", func(w *ui.World) { w.BalancerProblem = "DigitalOcean: 403" }, ui.Unread},
 		"degraded":   {"reflectors", func(w *ui.World) { w.Topologies[0].Troubles = []string{"Degraded is True"} }, ui.Bad},
 	} {

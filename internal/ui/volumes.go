@@ -47,7 +47,7 @@ func volumesOf(w World, m matcher) List {
 	var lines []line
 	for _, r := range rows {
 		counts[r.Verdict]++
-		if r.Verdict == agreement.Agree && fold {
+		if r.Verdict == finding.Agree && fold {
 			folded++
 			continue
 		}
@@ -108,7 +108,7 @@ func volumeLine(r volumes.Row, zone string) line {
 	}
 	slices.Sort(next)
 	// What was not compared is in the tile, once.
-	row := Row{Ill: r.Verdict.NeedsAttention() && r.Verdict != agreement.OneSide, Cells: cells(append(all[:7:7], strings.Join(what, "; "), strings.Join(slices.Compact(next), "; "))...)}
+	row := Row{Ill: r.Verdict.NeedsAttention() && r.Verdict != finding.OneSide, Cells: cells(append(all[:7:7], strings.Join(what, "; "), strings.Join(slices.Compact(next), "; "))...)}
 	row.Cells[0].ID = tidy(r.ID)
 	if r.Machine != "" {
 		row.Cells[2].Machine = row.Cells[2].Text

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
-func volumeRow(claim, machine string, verdict agreement.Verdict, what ...string) volumes.Row {
+func volumeRow(claim, machine string, verdict finding.State, what ...string) volumes.Row {
 	r := volumes.Row{Volume: "pvc-" + claim, ID: "id-" + claim, Claim: "shop/" + claim, Pods: []string{"shop/" + claim + "-0"}, Machine: machine, Droplet: 1, GiB: 5, State: volumes.InUse, Verdict: verdict}
 	for _, w := range what {
 		r.Findings = append(r.Findings, finding.Verdict{State: verdict, What: w, Next: "do: " + w})
@@ -28,10 +28,10 @@ func someVolumes() ui.Volumes {
 	return ui.Volumes{
 		At: at(1), Report: volumes.Report{
 			Volumes: []volumes.Row{
-				volumeRow("fine", "w1", agreement.Agree), volumeRow("moving", "w3", agreement.Settling, "it is being detached from w3"), volumeRow("lost", "w1", agreement.Disagree, "its volume is gone"),
-				{Volume: "pvc-orphan", ID: "id-orphan", GiB: 7, State: volumes.Unclaimed, Verdict: agreement.Unknown},
+				volumeRow("fine", "w1", finding.Agree), volumeRow("moving", "w3", finding.Settling, "it is being detached from w3"), volumeRow("lost", "w1", finding.Disagree, "its volume is gone"),
+				{Volume: "pvc-orphan", ID: "id-orphan", GiB: 7, State: volumes.Unclaimed, Verdict: finding.Unknown},
 			},
-			Snapshots: []volumes.SnapshotRow{{Name: "s", ID: "id-s", GiB: 2, Verdict: agreement.Disagree, Finding: finding.Verdict{What: "no VolumeSnapshotContent has it", Next: "delete it"}}},
+			Snapshots: []volumes.SnapshotRow{{Name: "s", ID: "id-s", GiB: 2, Verdict: finding.Disagree, Finding: finding.Verdict{What: "no VolumeSnapshotContent has it", Next: "delete it"}}},
 			Totals:    volumes.Totals{Claimed: 15, Unclaimed: 7, Snapshots: 2},
 		},
 	}
@@ -67,7 +67,7 @@ func TestVolumes(t *testing.T) {
 	}
 	w.Volumes.Volumes = nil
 	for i := range 300 {
-		w.Volumes.Volumes = append(w.Volumes.Volumes, volumeRow(fmt.Sprintf("c%03d", i), "", map[bool]agreement.Verdict{true: agreement.Disagree, false: agreement.Agree}[i%100 == 42]))
+		w.Volumes.Volumes = append(w.Volumes.Volumes, volumeRow(fmt.Sprintf("c%03d", i), "", map[bool]finding.State{true: finding.Disagree, false: finding.Agree}[i%100 == 42]))
 	}
 	l, claims, _ = volumesOf(t, w, ui.Filter{})
 	if want := []string{"shop/c042", "shop/c142", "shop/c242", "snapshot s"}; !slices.Equal(claims, want) || l.All != 301 || l.More != "297 that agree are not named: filter to see them" {
@@ -85,7 +85,7 @@ func TestVolumes(t *testing.T) {
 // What was not compared, or not read, is never green; a cluster without volumes has nothing to read.
 func TestVolumesThatWereNotRead(t *testing.T) {
 	t.Parallel()
-	report := func(notRead string, verdicts ...agreement.Verdict) ui.Volumes {
+	report := func(notRead string, verdicts ...finding.State) ui.Volumes {
 		v := ui.Volumes{At: at(0)}
 		for i, verdict := range verdicts {
 			v.Volumes = append(v.Volumes, volumeRow(fmt.Sprint(i), "", verdict))
@@ -102,11 +102,11 @@ func TestVolumesThatWereNotRead(t *testing.T) {
 		"none":                            {report(""), "absent none"},
 		"none, and no token":              {report("DigitalOcean: no token"), "absent none"},
 		"may not be read":                 {ui.Volumes{Problem: "listing StorageClasses: forbidden"}, "unread listing StorageClasses: forbidden"},
-		"one side":                        {report("DigitalOcean: no token", agreement.OneSide, agreement.OneSide), "unread 2 one side; DigitalOcean: no token"},
-		"all agree":                       {report("", agreement.Agree), "good 1 agree"},
-		"all agree, snapshots unreadable": {report("snapshots: 403", agreement.Agree), "unread 1 agree; snapshots: 403"},
-		"settling":                        {report("", agreement.Agree, agreement.Settling), "changing 1 settling, 1 agree"},
-		"disagree, and one side":          {report("x", agreement.Disagree, agreement.OneSide), "bad 1 disagree, 1 one side"},
+		"one side":                        {report("DigitalOcean: no token", finding.OneSide, finding.OneSide), "unread 2 one side; DigitalOcean: no token"},
+		"all agree":                       {report("", finding.Agree), "good 1 agree"},
+		"all agree, snapshots unreadable": {report("snapshots: 403", finding.Agree), "unread 1 agree; snapshots: 403"},
+		"settling":                        {report("", finding.Agree, finding.Settling), "changing 1 settling, 1 agree"},
+		"disagree, and one side":          {report("x", finding.Disagree, finding.OneSide), "bad 1 disagree, 1 one side"},
 	} {
 		_, _, tile := volumesOf(t, ui.World{ReadAt: at(0), Volumes: test.volumes}, ui.Filter{})
 		if got := string(tile.State) + " " + tile.Text; got != test.want {

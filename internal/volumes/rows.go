@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -29,7 +28,7 @@ type Row struct {
 	GiB     int64  `json:"gib"`
 	// State is what the volume does: in use, attached, idle, released, unclaimed, gone, pending.
 	State    string            `json:"state"`
-	Verdict  agreement.Verdict `json:"verdict"`
+	Verdict  finding.State     `json:"verdict"`
 	Findings []finding.Verdict `json:"findings,omitempty"`
 }
 
@@ -46,12 +45,12 @@ const (
 
 // SnapshotRow is a snapshot that one side has alone.
 type SnapshotRow struct {
-	Name    string            `json:"name"`
-	ID      string            `json:"id"`
-	Volume  string            `json:"volume,omitempty"`
-	GiB     int64             `json:"gib"`
-	Verdict agreement.Verdict `json:"verdict"`
-	Finding finding.Verdict   `json:"finding"`
+	Name    string          `json:"name"`
+	ID      string          `json:"id"`
+	Volume  string          `json:"volume,omitempty"`
+	GiB     int64           `json:"gib"`
+	Verdict finding.State   `json:"verdict"`
+	Finding finding.Verdict `json:"finding"`
 }
 
 // Totals are sums in GiB, which is what DigitalOcean charges for.
@@ -172,9 +171,9 @@ func Compare(w World) Report {
 
 // judge sets the verdict: the worst finding, or that nothing was compared.
 func (r *Row) judge(compared bool) {
-	r.Verdict = agreement.Agree
+	r.Verdict = finding.Agree
 	if !compared {
-		r.Verdict = agreement.OneSide
+		r.Verdict = finding.OneSide
 	}
 	for _, f := range r.Findings {
 		if f.State.Rank() < r.Verdict.Rank() {
@@ -184,7 +183,7 @@ func (r *Row) judge(compared bool) {
 	slices.Sort(r.Pods)
 }
 
-func (r *Row) find(verdict agreement.Verdict, next, format string, args ...any) {
+func (r *Row) find(verdict finding.State, next, format string, args ...any) {
 	r.Findings = append(r.Findings, finding.Verdict{State: verdict, What: fmt.Sprintf(format, args...), Next: next})
 }
 
@@ -210,7 +209,7 @@ func (x index) row(v PersistentVolume) Row {
 	}
 	for _, a := range attachments {
 		if a.Problem != "" {
-			r.find(agreement.Disagree, "kubectl mooring explain node "+a.Node, "node %s: %s", a.Node, a.Problem)
+			r.find(finding.Disagree, "kubectl mooring explain node "+a.Node, "node %s: %s", a.Node, a.Problem)
 		}
 	}
 	switch {
@@ -243,13 +242,13 @@ func (x index) claimed(r *Row, v PersistentVolume) {
 		x.going(r, v)
 	case v.Phase == "Released" || v.Phase == "Failed":
 		r.State = Released
-		r.find(agreement.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if its data is no longer needed",
+		r.find(finding.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if its data is no longer needed",
 			"no claim uses it: its claim is deleted, and the PersistentVolume is kept (%s, %s)", v.Phase, v.Reclaim)
 	case lost:
-		r.find(agreement.Disagree, "create the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
+		r.find(finding.Disagree, "create the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
 	case v.Claim == "":
 		r.State = Released
-		r.find(agreement.Disagree, "claim it by volumeName "+v.Name+", or delete it", "no claim uses it")
+		r.find(finding.Disagree, "claim it by volumeName "+v.Name+", or delete it", "no claim uses it")
 	}
 }
 
@@ -258,14 +257,14 @@ func (x index) going(r *Row, v PersistentVolume) {
 	late := !v.Since.IsZero() && x.Now.Sub(v.Since) >= patience
 	switch {
 	case late && v.Deleting && v.Phase == "Bound":
-		r.find(agreement.Disagree, "delete the claim too, if its data is no longer needed: it goes with the PersistentVolume",
+		r.find(finding.Disagree, "delete the claim too, if its data is no longer needed: it goes with the PersistentVolume",
 			"the PersistentVolume is being deleted, and waits for its claim to go")
 	case late:
-		r.find(agreement.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s", prose.Span(x.Now.Sub(v.Since)))
+		r.find(finding.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s", prose.Span(x.Now.Sub(v.Since)))
 	case v.Deleting:
-		r.find(agreement.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
+		r.find(finding.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
 	default:
-		r.find(agreement.Settling, "the driver deletes it", "its claim is deleted")
+		r.find(finding.Settling, "the driver deletes it", "its claim is deleted")
 	}
 }
 
@@ -285,14 +284,14 @@ func (x index) there(r *Row, v PersistentVolume) bool {
 		if n := len(x.Volumes); n > 1 {
 			what = fmt.Sprintf("none of the cluster's %d volumes is visible to this token, so their state is unknown", n)
 		}
-		r.find(agreement.Unknown, "check whether the token belongs to the cluster's account and has the scope block_storage:read", "%s", what)
+		r.find(finding.Unknown, "check whether the token belongs to the cluster's account and has the scope block_storage:read", "%s", what)
 	case asked && answer.Gone:
 		r.State = Gone
-		r.find(agreement.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean responds with 404 for its ID")
+		r.find(finding.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean responds with 404 for its ID")
 	case asked:
-		r.find(agreement.Unknown, "", "it is not in the list of volumes, and reading it by ID failed: %s", answer.Problem)
+		r.find(finding.Unknown, "", "it is not in the list of volumes, and reading it by ID failed: %s", answer.Problem)
 	default:
-		r.find(agreement.Unknown, "", "it is not in the list of volumes, and was not read by ID")
+		r.find(finding.Unknown, "", "it is not in the list of volumes, and was not read by ID")
 	}
 	return false
 }
@@ -307,15 +306,15 @@ func (x index) attached(r *Row, at Volume, pods []Pod, attachments []Attachment)
 	noted := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node })
 	switch {
 	case !ours:
-		r.find(agreement.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is not a machine of this cluster", at.Droplet)
+		r.find(finding.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is not a machine of this cluster", at.Droplet)
 	case !noted:
-		r.find(agreement.Disagree, "detach it in DigitalOcean's panel", "it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
+		r.find(finding.Disagree, "detach it in DigitalOcean's panel", "it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
 	case len(pods) == 0:
 		x.leaving(r, node, attachments)
 	}
 	for _, p := range pods {
 		if p.Node != "" && p.Node != node {
-			r.find(agreement.Disagree, "kubectl mooring explain node "+cmp.Or(node, p.Node), "Pod %s is on %s, and the volume is attached to %s", p.Name, p.Node,
+			r.find(finding.Disagree, "kubectl mooring explain node "+cmp.Or(node, p.Node), "Pod %s is on %s, and the volume is attached to %s", p.Name, p.Node,
 				cmp.Or(node, fmt.Sprintf("droplet %d", at.Droplet)))
 		}
 	}
@@ -327,14 +326,14 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 		switch {
 		case p.Node == "":
 		case x.Now.Sub(p.Created) < patience && !p.Running:
-			r.find(agreement.Settling, "the driver attaches it", "Pod %s waits for it on %s", p.Name, p.Node)
+			r.find(finding.Settling, "the driver attaches it", "Pod %s waits for it on %s", p.Name, p.Node)
 		default:
-			r.find(agreement.Disagree, "kubectl mooring explain node "+p.Node, "Pod %s is on %s, and the volume is attached to nothing", p.Name, p.Node)
+			r.find(finding.Disagree, "kubectl mooring explain node "+p.Node, "Pod %s is on %s, and the volume is attached to nothing", p.Name, p.Node)
 		}
 	}
 	for _, a := range attachments {
 		if a.Attached && !a.Deleting && !a.Late && len(pods) == 0 {
-			r.find(agreement.Disagree, "", "Kubernetes reports it as attached to %s, and DigitalOcean as not attached", a.Node)
+			r.find(finding.Disagree, "", "Kubernetes reports it as attached to %s, and DigitalOcean as not attached", a.Node)
 		}
 	}
 }
@@ -342,19 +341,19 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 // leaving is about a volume on a machine that has no Pod of it any more.
 func (x index) leaving(r *Row, node string, attachments []Attachment) {
 	if slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Late }) {
-		r.find(agreement.Settling, "its Pod starts", "it has just been attached to %s", node)
+		r.find(finding.Settling, "its Pod starts", "it has just been attached to %s", node)
 		return
 	}
 	if n := x.nodes[node]; !n.Ready {
-		r.find(agreement.Disagree, "kubectl mooring explain node "+node, "it is attached to %s, which is not ready and has no Pod of it", node)
+		r.find(finding.Disagree, "kubectl mooring explain node "+node, "it is attached to %s, which is not ready and has no Pod of it", node)
 		return
 	}
 	deleting := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Deleting })
 	if deleting {
-		r.find(agreement.Settling, "the driver detaches it", "it is being detached from %s", node)
+		r.find(finding.Settling, "the driver detaches it", "it is being detached from %s", node)
 		return
 	}
-	r.find(agreement.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
+	r.find(finding.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
 }
 
 // withoutVolume are the claims that have no PersistentVolume, yet or any more.
@@ -387,7 +386,7 @@ func (x index) alone(c Claim, state string) Row {
 func (x index) lost(c Claim) Row {
 	r := x.alone(c, Gone)
 	if slices.ContainsFunc(x.Volumes, func(v PersistentVolume) bool { return v.Name == c.Volume }) {
-		r.find(agreement.Disagree, "create the claim again", "its PersistentVolume %s is another claim's", c.Volume)
+		r.find(finding.Disagree, "create the claim again", "its PersistentVolume %s is another claim's", c.Volume)
 		return r
 	}
 	next := "restore it from a snapshot or a backup"
@@ -396,7 +395,7 @@ func (x index) lost(c Claim) Row {
 			next = "DigitalOcean still has volume " + v.ID + " of that name: create its PersistentVolume again, and then the claim"
 		}
 	}
-	r.find(agreement.Disagree, next, "its PersistentVolume %s is gone", c.Volume)
+	r.find(finding.Disagree, next, "its PersistentVolume %s is gone", c.Volume)
 	return r
 }
 
@@ -405,13 +404,13 @@ func (x index) waiting(c Claim) Row {
 	r := x.alone(c, Pending)
 	switch {
 	case len(r.Pods) == 0 && c.WaitsForPod:
-		r.find(agreement.Settling, "the driver makes the volume for the first Pod (class with WaitForFirstConsumer)",
+		r.find(finding.Settling, "the driver makes the volume for the first Pod (class with WaitForFirstConsumer)",
 			"it has no volume, and no Pod uses it")
 	case x.Now.Sub(c.Created) < patience:
-		r.find(agreement.Settling, "the driver makes the volume", "it has no volume yet")
+		r.find(finding.Settling, "the driver makes the volume", "it has no volume yet")
 	default:
 		namespace, name, _ := strings.Cut(c.Name, "/")
-		r.find(agreement.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has had no volume for %s", prose.Span(x.Now.Sub(c.Created)))
+		r.find(finding.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has had no volume for %s", prose.Span(x.Now.Sub(c.Created)))
 	}
 	return r
 }
@@ -443,15 +442,15 @@ func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 	}
 	switch made := v.Description == Description && strings.HasPrefix(v.Name, "pvc-"); {
 	case r.Machine != "":
-		r.find(agreement.Disagree, next, "it is attached to %s, and no PersistentVolume has it", r.Machine)
+		r.find(finding.Disagree, next, "it is attached to %s, and no PersistentVolume has it", r.Machine)
 	case x.Now.Sub(v.Created) < patience && made && (cluster || !another):
-		r.find(agreement.Settling, "the driver records it", "it has just been made, and no PersistentVolume has it yet")
+		r.find(finding.Settling, "the driver records it", "it has just been made, and no PersistentVolume has it yet")
 	case cluster:
-		r.find(agreement.Disagree, next, "no claim uses it: it has the tag of this cluster, and no PersistentVolume has it")
+		r.find(finding.Disagree, next, "no claim uses it: it has the tag of this cluster, and no PersistentVolume has it")
 	case another || !made || v.Droplet != 0:
 		return r, false
 	default:
-		r.find(agreement.Unknown, next+" in any cluster of the account", "no claim in this cluster uses it; it has no cluster's tag, so that it may be another cluster's")
+		r.find(finding.Unknown, next+" in any cluster of the account", "no claim in this cluster uses it; it has no cluster's tag, so that it may be another cluster's")
 	}
 	return r, true
 }
@@ -490,14 +489,14 @@ const clonePrefix = "clone-"
 // nobodys is what to say of a snapshot that no VolumeSnapshotContent has.
 func (x index) nobodys(s Snapshot) finding.Verdict {
 	if i := slices.IndexFunc(x.Claims, func(c Claim) bool { return c.Volume == "" && s.Name == clonePrefix+"pvc-"+c.UID }); i >= 0 {
-		return finding.Verdict{State: agreement.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
+		return finding.Verdict{State: finding.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
 	}
-	f := finding.Verdict{State: agreement.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
+	f := finding.Verdict{State: finding.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
 	switch {
 	case x.ContentsSide.NotAsked != "":
 		f.What += ", and the cluster has no such kind"
 	case x.Now.Sub(s.Created) < patience:
-		return finding.Verdict{State: agreement.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
+		return finding.Verdict{State: finding.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
 	}
 	for _, c := range x.Contents {
 		if c.Handle != "" || c.Volume != "" && c.Volume != s.Volume {
@@ -505,7 +504,7 @@ func (x index) nobodys(s Snapshot) finding.Verdict {
 		}
 		what := "it may be the one that is made for VolumeSnapshotContent " + c.Name + ", which has none yet"
 		if x.Now.Sub(c.Created) < patience {
-			return finding.Verdict{State: agreement.Settling, Next: "the driver notes it", What: what}
+			return finding.Verdict{State: finding.Settling, Next: "the driver notes it", What: what}
 		}
 		f.What += "; " + what // the driver would have noted it by now
 		f.Next = "kubectl describe volumesnapshotcontent " + c.Name + "; delete the snapshot in DigitalOcean's panel when that does not wait for it"

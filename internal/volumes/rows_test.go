@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -61,80 +60,80 @@ func TestFindings(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  change
 		state   string
-		verdict agreement.Verdict
+		verdict finding.State
 		says    string
 	}{
-		"all is well":            {func(*volumes.World) {}, volumes.InUse, agreement.Agree, ""},
-		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, volumes.InUse, agreement.OneSide, ""},
-		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{Problem: "401"}} }, volumes.InUse, agreement.OneSide, ""},
-		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = nil, nil, 0 }, volumes.Idle, agreement.Agree, ""},
-		"attached without a Pod": {func(w *volumes.World) { w.Pods = nil }, volumes.Attached, agreement.Disagree, "it is attached to worker-1, which has no Pod of it"},
-		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, agreement.Settling, "being detached from worker-1"},
-		"attached to a machine that is down": {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting, w.Nodes[0].Ready = nil, true, false }, volumes.Attached, agreement.Disagree,
+		"all is well":            {func(*volumes.World) {}, volumes.InUse, finding.Agree, ""},
+		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, volumes.InUse, finding.OneSide, ""},
+		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{Problem: "401"}} }, volumes.InUse, finding.OneSide, ""},
+		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = nil, nil, 0 }, volumes.Idle, finding.Agree, ""},
+		"attached without a Pod": {func(w *volumes.World) { w.Pods = nil }, volumes.Attached, finding.Disagree, "it is attached to worker-1, which has no Pod of it"},
+		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, finding.Settling, "being detached from worker-1"},
+		"attached to a machine that is down": {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting, w.Nodes[0].Ready = nil, true, false }, volumes.Attached, finding.Disagree,
 			"worker-1, which is not ready and has no Pod of it"},
-		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, agreement.Disagree, "droplet 999, which is not a machine of this cluster"},
-		"attached by hand":                    {func(w *volumes.World) { w.Attachments = nil }, volumes.InUse, agreement.Disagree, "Kubernetes does not know (no VolumeAttachment)"},
-		"the Pod is elsewhere": {func(w *volumes.World) { w.Pods[0].Node, w.Pods[0].Running = "worker-2", false }, volumes.InUse, agreement.Disagree,
+		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, finding.Disagree, "droplet 999, which is not a machine of this cluster"},
+		"attached by hand":                    {func(w *volumes.World) { w.Attachments = nil }, volumes.InUse, finding.Disagree, "Kubernetes does not know (no VolumeAttachment)"},
+		"the Pod is elsewhere": {func(w *volumes.World) { w.Pods[0].Node, w.Pods[0].Running = "worker-2", false }, volumes.InUse, finding.Disagree,
 			"Pod shop/db-0 is on worker-2, and the volume is attached to worker-1"},
 		"not attached yet": {func(w *volumes.World) {
 			w.Pods[0].Running, w.Pods[0].Created, w.Cloud.Volumes[0].Droplet = false, now.Add(-time.Minute), 0
-		}, volumes.InUse, agreement.Settling, "waits for it on worker-1"},
-		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 0 }, volumes.InUse, agreement.Disagree, "attached to nothing"},
-		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, agreement.Disagree, "Kubernetes reports it as attached to worker-1, and DigitalOcean as not attached"},
-		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, agreement.Disagree, "node worker-1: it cannot be attached: 422"},
-		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, agreement.Disagree, "its volume is gone: DigitalOcean responds with 404"},
+		}, volumes.InUse, finding.Settling, "waits for it on worker-1"},
+		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 0 }, volumes.InUse, finding.Disagree, "attached to nothing"},
+		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, finding.Disagree, "Kubernetes reports it as attached to worker-1, and DigitalOcean as not attached"},
+		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, finding.Disagree, "node worker-1: it cannot be attached: 422"},
+		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, finding.Disagree, "its volume is gone: DigitalOcean responds with 404"},
 		"a list lacks it": {func(w *volumes.World) {
 			lose(w, volumes.Answer{}, true)
 			delete(w.Cloud.Answers, "v1")
-		}, volumes.InUse, agreement.Unknown, "was not read by ID"},
-		"reading it fails":   {func(w *volumes.World) { lose(w, volumes.Answer{Problem: "503"}, true) }, volumes.InUse, agreement.Unknown, "failed: 503"},
-		"nothing is visible": {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, false) }, volumes.InUse, agreement.Unknown, "none of the cluster's 2 volumes is visible"},
-		"the only one is not visible": {func(w *volumes.World) { w.Cloud.Volumes, w.Cloud.Answers["v1"] = nil, volumes.Answer{Gone: true} }, volumes.InUse, agreement.Unknown,
+		}, volumes.InUse, finding.Unknown, "was not read by ID"},
+		"reading it fails":   {func(w *volumes.World) { lose(w, volumes.Answer{Problem: "503"}, true) }, volumes.InUse, finding.Unknown, "failed: 503"},
+		"nothing is visible": {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, false) }, volumes.InUse, finding.Unknown, "none of the cluster's 2 volumes is visible"},
+		"the only one is not visible": {func(w *volumes.World) { w.Cloud.Volumes, w.Cloud.Answers["v1"] = nil, volumes.Answer{Gone: true} }, volumes.InUse, finding.Unknown,
 			"the cluster's one volume is not visible to this token"},
 		"attached in between": {func(w *volumes.World) {
 			again := w.Attachments
 			w.Attachments = nil
 			w.Again(again)
-		}, volumes.InUse, agreement.Agree, ""},
+		}, volumes.InUse, finding.Agree, ""},
 		"attached in between for a Pod that was not read": {func(w *volumes.World) {
 			again := w.Attachments
 			w.Attachments, w.Pods = nil, nil
 			w.Again(again)
-		}, volumes.Attached, agreement.Settling, "it has just been attached to worker-1"},
+		}, volumes.Attached, finding.Settling, "it has just been attached to worker-1"},
 		"attached since DigitalOcean was read": {func(w *volumes.World) {
 			again := w.Attachments
 			w.Attachments, w.Pods, w.Cloud.Volumes[0].Droplet = nil, nil, 0
 			w.Again(again)
-		}, volumes.Attached, agreement.Agree, ""},
+		}, volumes.Attached, finding.Agree, ""},
 		"detached in between": {func(w *volumes.World) {
 			w.Pods, w.Attachments[0].Deleting = nil, true
 			w.Again(nil)
-		}, volumes.Attached, agreement.Settling, "being detached from worker-1"},
+		}, volumes.Attached, finding.Settling, "being detached from worker-1"},
 		"its claim is deleted and it is kept": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Volumes[0].Reclaim, w.Claims, w.Pods = "Released", "Retain", nil, nil
-		}, volumes.Released, agreement.Disagree,
+		}, volumes.Released, finding.Disagree,
 			"no claim uses it: its claim is deleted"},
 		"its claim is deleted and it goes": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", nil, nil, nil, 0
-		}, volumes.Released, agreement.Settling, "its claim is deleted"},
+		}, volumes.Released, finding.Settling, "its claim is deleted"},
 		"its claim is deleted and it does not go": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Hour), nil, nil, nil, 0
-		}, volumes.Released, agreement.Disagree, "it has not been deleted for 60m"},
+		}, volumes.Released, finding.Disagree, "it has not been deleted for 60m"},
 		"its claim has just been deleted": {func(w *volumes.World) {
 			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Minute), nil, nil, nil, 0
-		}, volumes.Released, agreement.Settling, "its claim is deleted"},
+		}, volumes.Released, finding.Settling, "its claim is deleted"},
 		"it is being deleted for long": {func(w *volumes.World) {
 			w.Volumes[0].Deleting, w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments = true, "Released", now.Add(-time.Hour), nil, nil, nil
-		}, volumes.Released, agreement.Disagree, "it has not been deleted for 60m"},
+		}, volumes.Released, finding.Disagree, "it has not been deleted for 60m"},
 		"it is being deleted with its claim there": {func(w *volumes.World) { w.Volumes[0].Deleting, w.Volumes[0].Since = true, now.Add(-time.Hour) }, volumes.Released,
-			agreement.Disagree, "the PersistentVolume is being deleted, and waits for its claim to go"},
-		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, agreement.Disagree, "its claim shop/data does not exist, or is another one"},
+			finding.Disagree, "the PersistentVolume is being deleted, and waits for its claim to go"},
+		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, finding.Disagree, "its claim shop/data does not exist, or is another one"},
 		"it never had a claim": {func(w *volumes.World) {
 			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "", nil, nil, nil, 0
-		}, volumes.Released, agreement.Disagree, "no claim uses it"},
+		}, volumes.Released, finding.Disagree, "no claim uses it"},
 		"it is deleted at this time": {func(w *volumes.World) {
 			w.Volumes[0].Deleting, w.Pods, w.Attachments, w.Cloud.Volumes = true, nil, nil, nil
-		}, volumes.Released, agreement.Settling, "being deleted"},
+		}, volumes.Released, finding.Settling, "being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,12 +171,12 @@ func TestUnclaimed(t *testing.T) {
 	old := now.Add(-time.Hour)
 	for name, test := range map[string]struct {
 		volume  volumes.Volume
-		verdict agreement.Verdict // "" for another's
+		verdict finding.State // "" for another's
 	}{
-		"the cluster's tag":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:ours"}, Created: old}, agreement.Disagree},
-		"on a machine of it":   {volumes.Volume{Name: "data", Droplet: 102, Created: old}, agreement.Disagree},
-		"no tag":               {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: old}, agreement.Unknown},
-		"just made":            {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: now.Add(-time.Minute)}, agreement.Settling},
+		"the cluster's tag":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:ours"}, Created: old}, finding.Disagree},
+		"on a machine of it":   {volumes.Volume{Name: "data", Droplet: 102, Created: old}, finding.Disagree},
+		"no tag":               {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: old}, finding.Unknown},
+		"just made":            {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: now.Add(-time.Minute)}, finding.Settling},
 		"another cluster's":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:theirs"}, Created: old}, ""},
 		"not of a driver":      {volumes.Volume{Name: "backups", Created: old}, ""},
 		"on another's droplet": {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Droplet: 999, Created: old}, ""},
@@ -188,7 +187,7 @@ func TestUnclaimed(t *testing.T) {
 			test.volume.ID, test.volume.GiB = "x", 5
 			w.Cloud.Volumes = append(w.Cloud.Volumes, test.volume)
 			r := volumes.Compare(w)
-			var got agreement.Verdict
+			var got finding.State
 			for _, v := range r.Volumes {
 				if v.ID == "x" {
 					got = v.Verdict
@@ -210,19 +209,19 @@ func TestLost(t *testing.T) {
 		want   finding.Verdict // the zero value for no row of its own
 	}{
 		"gone": {func(*volumes.World) {}, finding.Verdict{
-			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+			State: finding.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
 		"gone from Kubernetes alone": {func(w *volumes.World) {
 			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{ID: "v9", Name: "pvc-9"})
 		}, finding.Verdict{
-			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone",
+			State: finding.Disagree, What: "its PersistentVolume pvc-9 is gone",
 			Next: "DigitalOcean still has volume v9 of that name: create its PersistentVolume again, and then the claim",
 		}},
 		"nobody was asked": {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, finding.Verdict{
-			State: agreement.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
+			State: finding.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
 		"another claim's": {func(w *volumes.World) { w.Claims[1].Volume = "pvc-1" }, finding.Verdict{
-			State: agreement.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "create the claim again",
+			State: finding.Disagree, What: "its PersistentVolume pvc-1 is another claim's", Next: "create the claim again",
 		}},
 		"it exists again": {func(w *volumes.World) {
 			w.Volumes = append(w.Volumes, volumes.PersistentVolume{Name: "pvc-9", ID: "v1", Claim: "shop/lost", Phase: "Bound"})
@@ -245,7 +244,7 @@ func TestLost(t *testing.T) {
 				}
 				return
 			}
-			if got := rows[0]; got.State != volumes.Gone || got.Verdict != agreement.Disagree || !slices.Equal(got.Findings, []finding.Verdict{test.want}) || !r.NeedsAttention() {
+			if got := rows[0]; got.State != volumes.Gone || got.Verdict != finding.Disagree || !slices.Equal(got.Findings, []finding.Verdict{test.want}) || !r.NeedsAttention() {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -262,19 +261,19 @@ func TestSnapshots(t *testing.T) {
 	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s2" || r.Totals.Snapshots != 20 || !r.NeedsAttention() {
 		t.Errorf("%+v", r)
 	}
-	for volume, verdict := range map[string]agreement.Verdict{"": agreement.Settling, "v1": agreement.Settling, "v2": agreement.Disagree} {
+	for volume, verdict := range map[string]finding.State{"": finding.Settling, "v1": finding.Settling, "v2": finding.Disagree} {
 		w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}, {Name: "c2", Volume: volume, Created: now.Add(-time.Minute)}}
-		if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != verdict || r.NeedsAttention() != (verdict == agreement.Disagree) {
+		if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != verdict || r.NeedsAttention() != (verdict == finding.Disagree) {
 			t.Errorf("one is made of %q: %+v", volume, r)
 		}
 	}
 	w.Contents[1] = volumes.Content{Name: "c2", Volume: "v1", Created: now.Add(-time.Hour)} // it is stuck
-	if r := volumes.Compare(w); r.Snapshots[0].Verdict != agreement.Disagree || r.Snapshots[0].Finding.What !=
+	if r := volumes.Compare(w); r.Snapshots[0].Verdict != finding.Disagree || r.Snapshots[0].Finding.What !=
 		"no VolumeSnapshotContent has it; it may be the one that is made for VolumeSnapshotContent c2, which has none yet" || !strings.HasPrefix(r.Snapshots[0].Finding.Next, "kubectl describe volumesnapshotcontent c2; ") {
 		t.Errorf("a content is stuck: %+v", r.Snapshots)
 	}
 	w.Contents, w.Cloud.Snapshots[1].Created = w.Contents[:1], now.Add(-time.Minute)
-	if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != agreement.Settling {
+	if r := volumes.Compare(w); len(r.Snapshots) != 1 || r.Snapshots[0].Verdict != finding.Settling {
 		t.Errorf("just made: %+v", r)
 	}
 	w.ContentsSide.Problem = "forbidden"
@@ -295,11 +294,11 @@ func TestSnapshotsOfClones(t *testing.T) {
 	w.Tag = "k8s:mine"
 	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "s1", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:mine"}}, {ID: "s2", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:theirs"}}}
 	r := volumes.Compare(w)
-	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s1" || r.Snapshots[0].Verdict != agreement.Disagree {
+	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s1" || r.Snapshots[0].Verdict != finding.Disagree {
 		t.Errorf("%+v", r)
 	}
 	w.Claims = append(w.Claims, volumes.Claim{Name: "shop/copy", UID: "u9", Created: now.Add(-time.Hour)})
-	if r := volumes.Compare(w); r.Snapshots[0].Verdict != agreement.Settling {
+	if r := volumes.Compare(w); r.Snapshots[0].Verdict != finding.Settling {
 		t.Errorf("while the claim waits: %+v", r)
 	}
 }
@@ -375,7 +374,7 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("%s has no row", v.Name)
 			}
 			listed := slices.ContainsFunc(w.Cloud.Volumes, func(c volumes.Volume) bool { return c.ID == v.ID })
-			if first.Volumes[i].Verdict == agreement.Agree && !listed {
+			if first.Volumes[i].Verdict == finding.Agree && !listed {
 				t.Errorf("%s agrees, and DigitalOcean was not heard of it", v.Name)
 			}
 		}

@@ -41,7 +41,7 @@ func (r Row) Cells() []string {
 	}
 	cells := []string{claim, pods, r.Machine, droplet, strconv.FormatInt(r.GiB, 10), r.State, r.Verdict.String(), r.Volume, r.ID, strings.Join(what, "; ")}
 	for i, c := range cells {
-		if c = strings.Join(strings.Fields(c), " "); c == "" {
+		if c = strings.Join(strings.Fields(prose.Printable(c)), " "); c == "" {
 			c = "-"
 		}
 		cells[i] = c
@@ -90,7 +90,7 @@ func (r Report) Summary() string {
 		}
 	}
 	if r.Totals.Others > 0 {
-		out += fmt.Sprintf(" %s of the account %s not this cluster's.", prose.Plural(r.Totals.Others, "other volume"), map[bool]string{true: "is", false: "are"}[r.Totals.Others == 1])
+		out += fmt.Sprintf(" %s of the account %s not this cluster's.", prose.Plural(r.Totals.Others, "other volume"), prose.Choose(r.Totals.Others, "is", "are"))
 	}
 	return out
 }

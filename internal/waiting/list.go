@@ -25,7 +25,7 @@ func (l List) Pending() bool {
 	return slices.ContainsFunc(l.Waits, func(v finding.Verdict) bool { return v.State == finding.Held })
 }
 
-// Text is what waits for people, in lines of a width. Names in it are anybody's: a terminal gets it through command.Printable.
+// Text is what waits for people, in lines of a width.
 func (l List) Text(now time.Time, columns int) string {
 	if len(l.Waits) == 0 && len(l.Unread) == 0 {
 		return "nothing waits for a confirmation\n"

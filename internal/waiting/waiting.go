@@ -32,7 +32,7 @@ func Nodes(
 	namespace string, waits nodesync.Awaiting, savedAt time.Time, confirmation string, now time.Time,
 ) finding.Verdict {
 	out := held(nodeSync, "nodes "+waits.Hash, waits.Why, savedAt)
-	out.What = fmt.Sprintf("%s %s held back by the gate %s of %s", Counted(waits), are(waits.Count), waits.Gate, nodeSync)
+	out.What = fmt.Sprintf("%s %s held back by the gate %s of %s", Counted(waits), prose.Choose(waits.Count, "is", "are"), waits.Gate, nodeSync)
 	out.Source += " in namespace " + namespace
 	out.On = first(waits.Machines, waits.Count)
 	out.Then = "what is left of these machines, and of no others, is removed from Calico's datastore: their Calico Nodes, " +
@@ -62,7 +62,7 @@ func MachinesOff(record outofservice.Record, confirmation string, now time.Time)
 	waits := record.Awaiting
 	out := held(cloud, "machines "+waits.Hash, waits.Why, record.SavedAt)
 	machines := prose.Plural(waits.Count, "machine")
-	out.What = fmt.Sprintf("%s %s off and held back by the gate mass-guard of %s", machines, are(waits.Count), cloud)
+	out.What = fmt.Sprintf("%s %s off and held back by the gate mass-guard of %s", machines, prose.Choose(waits.Count, "is", "are"), cloud)
 	out.On = first(waits.Machines, waits.Count)
 	out.Then = "their Nodes, and no others, get the taint node.kubernetes.io/out-of-service: their Pods are deleted and " +
 		"their volumes detached. Confirm it only if they do not run"
@@ -119,12 +119,4 @@ func first(names []string, count int) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// are is the verb of so many.
-func are(count int) string {
-	if count == 1 {
-		return "is"
-	}
-	return "are"
 }

@@ -98,11 +98,11 @@ func (a *account) tell(r record, text string) {
 		}
 		text = string(data) + "\n"
 	}
-	fmt.Fprint(a.out, command.Printable(text))
+	fmt.Fprint(a.out, prose.Printable(text))
 }
 
 func (a *account) warn(message string) {
-	fmt.Fprintln(a.errs, "warning: "+command.Printable(command.OneLine(message)))
+	fmt.Fprintln(a.errs, "warning: "+prose.Printable(command.OneLine(message)))
 }
 
 // waiting says until when apply waits, and for what.

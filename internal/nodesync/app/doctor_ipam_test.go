@@ -51,7 +51,7 @@ func TestDoctorIPAM(t *testing.T) {
 	well := examine(t, s.settings(), as...)
 	well.expect(t, finding.OK, ipamcheck.CheckIPAM, "2 addresses of 1 block agree with 2 handles, 1 affinity, 1 endpoint and 1 pool")
 	if len(well.Findings) != 1 {
-		t.Errorf("nothing disagrees, but:\n%s", finding.Text(well.Findings))
+		t.Errorf("nothing disagrees, but:\n%s", finding.Text(well.Findings, 0))
 	}
 	if _, err := s.etcd.Client.Delete(t.Context(), "/calico/ipam/v2/handle/"+handle); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDoctorIPAM(t *testing.T) {
 	ill := examine(t, s.settings(), as...)
 	ill.expect(t, finding.Warning, string(ipamcheck.HandleMissing), "1 × handle that is missing for addresses: 1 address is assigned in block 10.244.")
 	if len(ill.Findings) != 1 {
-		t.Errorf("one thing disagrees, but:\n%s", finding.Text(ill.Findings))
+		t.Errorf("one thing disagrees, but:\n%s", finding.Text(ill.Findings, 0))
 	}
 	s.expectRevision(before, "doctor ipam only reads")
 	if code, out := s.run("doctor", "ipam", "--wait=-1s"); code != 1 || !strings.Contains(out, "--wait is -1s: it must not be negative") {

@@ -53,7 +53,7 @@ func (d diagnosis) expect(t *testing.T, severity finding.Severity, check, what s
 			return
 		}
 	}
-	t.Errorf("no finding %s %s: %q in:\n%s", severity, check, what, finding.Text(d.Findings))
+	t.Errorf("no finding %s %s: %q in:\n%s", severity, check, what, finding.Text(d.Findings, 0))
 }
 
 // settings name the datastore in full.
@@ -67,12 +67,12 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	}
 	well := examine(t, s.settings(), as...)
 	if well.Worst != finding.Note {
-		t.Errorf("all is well, but:\n%s", finding.Text(well.Findings))
+		t.Errorf("all is well, but:\n%s", finding.Text(well.Findings, 0))
 	}
 	// With all settings of a controller, of which those that a doctor has no use for change nothing.
 	all := append(slices.Clone(as), "--leader-elect", "--mode=enforce", "--metrics-bind-address=0", "--journal-retention=24h", "--also-remove=HostEndpoint", "-v", "2", "-syncperiod", "60")
 	if d := examine(t, s.settings(), all...); d.Worst != finding.Note {
-		t.Errorf("with the controller's flags:\n%s", finding.Text(d.Findings))
+		t.Errorf("with the controller's flags:\n%s", finding.Text(d.Findings, 0))
 	}
 	well.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
 	well.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // restoreOptions are those of the restore command.
@@ -60,7 +61,7 @@ func (o *restoreOptions) Restore(ctx context.Context, names []string, dryRun boo
 	}
 	defer func() { _ = store.Close() }()
 	say := func(line string) error {
-		if _, err := fmt.Fprintln(out, command.Printable(line)); err != nil {
+		if _, err := fmt.Fprintln(out, prose.Printable(line)); err != nil {
 			return fmt.Errorf("printing what was done: %w", err)
 		}
 		return nil

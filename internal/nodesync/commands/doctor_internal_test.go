@@ -36,7 +36,7 @@ func TestDoctorReadsCertificates(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("no finding %s: %q in:\n%s", severity, what, finding.Text(findings))
+		t.Errorf("no finding %s: %q in:\n%s", severity, what, finding.Text(findings, 0))
 	}
 	x := &examination{}
 	x.config.Etcd.CACertFile, x.config.Etcd.CertFile, x.config.Etcd.KeyFile = ca, ca, empty

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
@@ -152,7 +153,7 @@ func showRepairs(cmd *cobra.Command, source Source, settings Settings, machines 
 
 // ShowRepairs prints a plan of repairs. Whether anything disagrees is in the exit code that the error carries.
 func ShowRepairs(out io.Writer, output *screen.Format, plan ipamcheck.Plan) error {
-	if err := output.Print(out, command.Printable(plan.String()), plan); err != nil {
+	if err := output.Print(out, prose.Printable(plan.String()), plan); err != nil {
 		return err
 	}
 	return command.Attention(len(plan.Repairs)+len(plan.LeftAlone) > 0)
@@ -162,7 +163,7 @@ func ShowRepairs(out io.Writer, output *screen.Format, plan ipamcheck.Plan) erro
 func NoteUnread(out io.Writer, data ipamcheck.Data) {
 	for _, f := range ipamcheck.Findings(data, nil) {
 		if f.Unread {
-			fmt.Fprintln(out, "note: "+command.Printable(command.OneLine(f.What)))
+			fmt.Fprintln(out, "note: "+prose.Printable(command.OneLine(f.What)))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
@@ -61,7 +62,7 @@ func NewPlan(source Source, where string) *cobra.Command {
 
 // Show prints a plan. Whether something would change or is held back is in the exit code that the error carries.
 func Show(cmd *cobra.Command, output *screen.Format, plan nodesync.Plan) error {
-	if err := output.Print(cmd.OutOrStdout(), command.Printable(plan.String()), plan); err != nil {
+	if err := output.Print(cmd.OutOrStdout(), prose.Printable(plan.String()), plan); err != nil {
 		return err
 	}
 	return command.Attention(len(plan.Steps) > 0 || nodesync.Held(plan.Refusals))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // restoreLong is what the command does in both programs.
@@ -113,7 +113,7 @@ func printEntries(out io.Writer, kept []controller.KeptEntry, namespace string) 
 	if rows == 0 {
 		printed = "the journal in namespace " + namespace + " has no entry\n" + incomplete.String()
 	}
-	if _, err := io.WriteString(out, command.Printable(printed)); err != nil {
+	if _, err := io.WriteString(out, prose.Printable(printed)); err != nil {
 		return fmt.Errorf("printing the journal: %w", err)
 	}
 	return nil

@@ -125,12 +125,7 @@ func unreferenced(e Evidence) []finding.Finding {
 }
 
 // have is "1 Calico Node has" or "2 Calico Nodes have".
-func have(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " has"
-	}
-	return prose.Plural(n, noun) + " have"
-}
+func have(n int, noun string) string { return prose.Plural(n, noun) + prose.Choose(n, " has", " have") }
 
 // kubeControllers says what Calico's own controller does alongside us.
 func kubeControllers(e Evidence) []finding.Finding {

@@ -109,7 +109,7 @@ func certificates(e Evidence) []finding.Finding {
 	}
 	if first != nil {
 		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s valid; the first to expire is %s at %s",
-			are(good, "certificate"), first.name(), stamp(first.NotAfter))})
+			prose.Are(good, "certificate"), first.name(), stamp(first.NotAfter))})
 	}
 	return out
 }
@@ -146,14 +146,6 @@ func days(d time.Duration) string {
 		return prose.Plural(int(d.Hours()), "hour")
 	}
 	return prose.Plural(int(d.Hours()/24), "day")
-}
-
-// are is "1 certificate is" or "2 certificates are".
-func are(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return prose.Plural(n, noun) + " are"
 }
 
 // clusterInformation reports whether the datastore may be written, and whose it is.

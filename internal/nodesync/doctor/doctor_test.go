@@ -308,15 +308,15 @@ func TestFindings(t *testing.T) {
 	var b strings.Builder
 	well := Findings(healthy())
 	if finding.Worst(well) != finding.OK {
-		t.Errorf("a healthy cluster: got\n%s", finding.Text(well))
+		t.Errorf("a healthy cluster: got\n%s", finding.Text(well, 0))
 	}
-	fmt.Fprintf(&b, "=== all is well\n%s", finding.Text(well))
+	fmt.Fprintf(&b, "=== all is well\n%s", finding.Text(well, 0))
 	for _, c := range cases() {
 		e := healthy()
 		c.change(&e)
 		all := Findings(e)
 		found := slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool { return slices.Contains(well, f) })
-		fmt.Fprintf(&b, "\n=== %s\n%s", c.name, finding.Text(found))
+		fmt.Fprintf(&b, "\n=== %s\n%s", c.name, finding.Text(found, 0))
 		for _, f := range well {
 			if !slices.Contains(all, f) {
 				fmt.Fprintf(&b, "not said: %s: %s\n", f.Check, f.What)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // names looks for Calico Nodes that cannot be told apart, or from existing machines.
@@ -44,14 +45,14 @@ func names(e Evidence) []finding.Finding {
 	}
 	if len(renamed) > 0 {
 		out = append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), its(len(renamed)), finding.Few(renamed)),
+			Severity: finding.Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), prose.Choose(len(renamed), "its", "their"), finding.Few(renamed)),
 			Why: "that is fine for these machines; but leftovers of hosts without a Calico Node are then not removed, because each may be any machine under another name",
 			Do:  "if the names differ only by a domain, name it with --domain",
 		})
 	}
 	if refusals := refusedBy(e, nodesync.GateAmbiguousName); len(refusals) > 0 {
 		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", are(len(refusals), "host"), messages(refusals)),
+			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", prose.Are(len(refusals), "host"), messages(refusals)),
 			Why: "Kubernetes has no Node with that name, which proves nothing while a Node with a similar name exists",
 			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined " +
 				"under another one is removed by `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`)",
@@ -71,13 +72,6 @@ func referred(n nodesync.CalicoNode) string {
 		}
 	}
 	return ""
-}
-
-func its(n int) string {
-	if n == 1 {
-		return "its"
-	}
-	return "their"
 }
 
 // drift says how the two sides differ, and what is held back.
@@ -129,7 +123,7 @@ func due(e Evidence) []finding.Finding {
 		slices.Sort(hosts)
 		hosts = slices.Compact(hosts)
 		out = append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", are(len(hosts), "machine"), finding.Few(hosts)),
+			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)),
 			Why: "their leftovers are BGP peers that never respond, and addresses and blocks that cannot be used",
 			Do:  "a running controller does it; `kubectl mooring plan nodes` shows it, and `kubectl mooring node forget NODE` (or `calico-node-sync apply`) does it",
 		})
@@ -221,7 +215,7 @@ func heldWhat(a advice, n int, gate nodesync.Gate) string {
 	if a.subject == "everything" {
 		return fmt.Sprintf("everything is held back by %s", gate)
 	}
-	return fmt.Sprintf("%s held back by %s", are(n, a.subject), gate)
+	return fmt.Sprintf("%s held back by %s", prose.Are(n, a.subject), gate)
 }
 
 // unsought reports that a refusal is about leftovers of pods that were not looked for, which is told by itself.
@@ -315,7 +309,7 @@ func fenced(e Evidence) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{
-		Severity: finding.Note, What: fmt.Sprintf("%s back and still fenced: %s", are(len(hosts), "machine"), finding.Few(hosts)),
+		Severity: finding.Note, What: fmt.Sprintf("%s back and still fenced: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)),
 		Why: "the machine came back during its clean-up; nothing more of it is removed, but it lacks what was already removed",
 		Do:  "a running controller withdraws the fence, and so does `calico-node-sync apply`; then restart calico-node there",
 	}}

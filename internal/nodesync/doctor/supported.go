@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,12 +47,12 @@ func version(product, text string) finding.Finding {
 	switch {
 	case !ok:
 		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s reports version %q, which cannot be compared; %s", product, text, supported)}
-	case older(major, minor, r.Oldest):
+	case compare(major, minor, r.Oldest) < 0:
 		return finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
 			Why: "it may lack what calico-node-sync relies on, or store it in another form", Do: "update " + product + ", or try calico-node-sync with --mode=report first",
 		}
-	case newer(major, minor, r.Newest):
+	case compare(major, minor, r.Newest) > 0:
 		return finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
 			Why: "it may store things in a form that calico-node-sync does not know", Do: "update calico-node-sync, or try it with --mode=report first",
@@ -60,14 +61,9 @@ func version(product, text string) finding.Finding {
 	return finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
 }
 
-func older(major, minor int, than string) bool {
-	m, n, _ := parseVersion(than)
-	return major < m || major == m && minor < n
-}
-
-func newer(major, minor int, than string) bool {
-	m, n, _ := parseVersion(than)
-	return major > m || major == m && minor > n
+func compare(major, minor int, with string) int {
+	m, n, _ := parseVersion(with)
+	return cmp.Or(cmp.Compare(major, m), cmp.Compare(minor, n))
 }
 
 // parseVersion reads what stands before the second dot, with or without a v.

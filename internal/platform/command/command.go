@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // Exit codes. They MUST not be changed: scripts and liveness tooling depend on them.
@@ -116,7 +117,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr 
 	if e, ok := errors.AsType[*exitError](err); ok && e.err == nil {
 		return e.code
 	}
-	fmt.Fprintln(stderr, "error: "+Printable(OneLine(err.Error())))
+	fmt.Fprintln(stderr, "error: "+prose.Printable(OneLine(err.Error())))
 	return Code(err)
 }
 

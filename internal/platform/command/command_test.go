@@ -201,19 +201,3 @@ func TestSingleDashEndToEnd(t *testing.T) {
 		}
 	}
 }
-
-// What others have written cannot steer the terminal.
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"":                          "",
-		"plain, with\ttab\nand ünï": "plain, with\ttab\nand ünï",
-		"\x1b[2J\x07gone":           `\x1b[2J\agone`,
-		"right-to-left \u202e":      `right-to-left \u202e`,
-		"bytes \xff":                "bytes \uFFFD",
-	} {
-		if got := command.Printable(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package finding has the types for what is wrong, waits or is unknown (ADR 40): a Verdict on an object with its State,
-// the Finding of a doctor with its severity, a Side that was read or not, and a Component as it runs. It is pure, so
-// that what decides may use it.
+// the Finding of a doctor with its severity, a Side that was read or not, a Component as it runs, and an Event.
+// It is pure, so that what decides may use it.
 package finding
 
 import (
@@ -91,12 +91,10 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// Text is the findings for people, in their order, each with what, why and what to do, and how many there are in one line at the end.
-func Text(findings []Finding) string { return Wrapped(findings, 0) }
-
-// Wrapped is [Text] for a terminal with that many columns, 0 for one without end: what is longer goes on below itself. A word that is longer than a line,
-// such as a path, is left whole.
-func Wrapped(findings []Finding, columns int) string {
+// Text is the findings for people, in their order, each with what, why and what to do, and how many there are in one line at
+// the end. It is for a terminal with that many columns, 0 for one without end: what is longer goes on below itself. A word
+// that is longer than a line, such as a path, is left whole.
+func Text(findings []Finding, columns int) string {
 	var b strings.Builder
 	count := map[Severity]int{}
 	for _, f := range findings {

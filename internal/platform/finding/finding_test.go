@@ -24,7 +24,7 @@ func TestTheWorstComeFirstThenTheOrderOfTheChecks(t *testing.T) {
 	}, 0)
 	const want = "PROBLEM  first-letter: b\n         why: c\n         do:  d\nwarning  more: w\nnote     second-letter: y\nnote     second-letter: z\n" +
 		"note     first-letter: a\nok       more: fine\n1 problem, 1 warning, 3 notes, 1 ok\n"
-	if text := finding.Text(got); text != want {
+	if text := finding.Text(got, 0); text != want {
 		t.Errorf("%s", text)
 	}
 	if finding.Worst(got) != finding.Problem || finding.Worst(got[1:]) != finding.Warning || finding.Worst(nil) != finding.OK {
@@ -64,10 +64,10 @@ func TestMergedAndWrapped(t *testing.T) {
 	}
 	const want = "PROBLEM  c: one two\n         three four five\n         why: six seven\n              eight\n" +
 		"         do:  a/path/that/is/longer/than/the/line\n              now\n1 problem, 0 warnings, 0 notes, 0 ok\n"
-	if diff := cmp.Diff(want, finding.Wrapped(got[:1], 24)); diff != "" {
+	if diff := cmp.Diff(want, finding.Text(got[:1], 24)); diff != "" {
 		t.Error(diff)
 	}
-	if finding.Wrapped(got, 0) != finding.Text(got) || finding.Wrapped(got, 5) != finding.Text(got) {
+	if finding.Text(got, 5) != finding.Text(got, 0) {
 		t.Error("without room, or without end, it is wrapped")
 	}
 }

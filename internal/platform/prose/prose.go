@@ -13,12 +13,13 @@ import (
 )
 
 // Wrap breaks text between words so that each line fits into width columns; 0 is a width without end. The first line begins with first, each
-// further one with next. A word that is longer than a line is not broken. Every line ends with a newline.
+// further one with next. A word that is longer than a line is not broken. Every line ends with a newline. The text is made
+// [Printable].
 func Wrap(first, next, text string, width int) string {
 	var b strings.Builder
 	b.WriteString(first)
 	column, empty := utf8.RuneCountInString(first), true
-	for word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(Printable(text)) {
 		length := utf8.RuneCountInString(word)
 		if !empty && width > 0 && column+1+length > width {
 			b.WriteString("\n" + next)
@@ -45,6 +46,17 @@ func Plural[N int | int32 | int64](n N, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// Choose is one for a count of 1, else many: "is" or "are", "has" or "have".
+func Choose(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Are is a count with its noun and its verb: "1 note is", "2 notes are".
+func Are(n int, noun string) string { return Plural(n, noun) + Choose(n, " is", " are") }
 
 // Span is a duration in the largest unit of which there are two, as kubectl prints ages: 90s, 36h, 3d. A negative one counts as 0.
 func Span(d time.Duration) string {

@@ -97,3 +97,27 @@ func TestNaturalIsATotalOrder(t *testing.T) {
 		}
 	})
 }
+
+// What others have written cannot steer the terminal.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                          "",
+		"plain, with\ttab\nand ünï": "plain, with\ttab\nand ünï",
+		"\x1b[2J\x07gone":           `\x1b[2J\agone`,
+		"right-to-left \u202e":      `right-to-left \u202e`,
+		"bytes \xff":                "bytes \uFFFD",
+	} {
+		if got := prose.Printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A line is printable whoever has written what is on it.
+func TestWrapIsPrintable(t *testing.T) {
+	t.Parallel()
+	if got, want := prose.Wrap("- ", "  ", "a \x1b[2Jb\tc\nd", 0), "- a \\x1b[2Jb c d\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -24,7 +24,7 @@ type findingList struct {
 func Findings(findings []finding.Finding, format *Format, out io.Writer) error {
 	columns, _ := Terminal(out)
 	worst := finding.Worst(findings)
-	if err := format.Print(out, command.Printable(finding.Wrapped(findings, columns)), findingList{worst, findings}); err != nil {
+	if err := format.Print(out, finding.Text(findings, columns), findingList{worst, findings}); err != nil {
 		return err
 	}
 	unread := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Unread })

@@ -30,7 +30,9 @@ func (t Table) Text(columns int) string {
 }
 
 // clean is a cell as one line and one column, whatever a foreign object's text contains.
-func clean(cell string) string { return cmp.Or(strings.Join(strings.Fields(cell), " "), "-") }
+func clean(cell string) string {
+	return cmp.Or(strings.Join(strings.Fields(prose.Printable(cell)), " "), "-")
+}
 
 // widest is the length of the longest line, in characters.
 func widest(text string) int {

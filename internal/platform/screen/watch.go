@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // watchEvery is how often -w reads again: a little less often than kubelets report, and the page does the same.
@@ -44,7 +45,7 @@ func Repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer
 		case first:
 			return err
 		default:
-			fmt.Fprintln(&now, "error: "+command.Printable(command.OneLine(err.Error())))
+			fmt.Fprintln(&now, "error: "+prose.Printable(command.OneLine(err.Error())))
 		}
 		if !bytes.Equal(last, now.Bytes()) {
 			if !first {

@@ -71,17 +71,10 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func (a *comparison) run(ctx context.Context, args []string, out, notes io.Writer) error {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	c, err := a.env.Cluster()
+	w, err := observe.Read(ctx, a.env, func(ctx context.Context, c *observe.Cluster) (agreement.World, error) {
+		return observe.Machines(ctx, c, a.clock, nil)
+	})
 	if err != nil {
-		return err
-	}
-	w, err := observe.Machines(ctx, c, a.clock)
-	if err != nil {
-		return err
-	}
-	if err := observe.Unresponsive(ctx); err != nil {
 		return err
 	}
 	names := make([]string, len(args)) // as -o name prints them, too

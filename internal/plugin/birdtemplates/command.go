@@ -233,7 +233,7 @@ func (o *options) show(ctx context.Context, out io.Writer) error {
 	if is.Data != nil {
 		head = fmt.Sprintf("ConfigMap %s, sha256 %s\n", is.Name(), is.Hash())
 	}
-	if _, err := io.WriteString(out, head+command.Printable(t.Text(columns))); err != nil {
+	if _, err := io.WriteString(out, head+t.Text(columns)); err != nil {
 		return fmt.Errorf("printing the nodes: %w", err)
 	}
 	return command.Attention(slices.ContainsFunc(nodes, func(n birdtemplates.Node) bool { return !n.InForce }))

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/waiting"
 )
 
 const long = `Show what Mooring's components hold back until a person confirms it, and how to confirm it. Nothing is written.
@@ -48,11 +49,7 @@ func New(env *observe.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "confirm", Short: "Show what waits for a confirmation, and confirm it", Long: long, Example: example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.Cluster()
-			if err != nil {
-				return err
-			}
-			return list(cmd.Context(), c, &output, cmd.OutOrStdout())
+			return list(cmd.Context(), env, &output, cmd.OutOrStdout())
 		},
 	}
 	output.AddTo(cmd)
@@ -61,16 +58,17 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 // list prints what waits.
-func list(ctx context.Context, c *observe.Cluster, output *screen.Format, to io.Writer) error {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	now := c.ServerTime(time.Now())
-	is := c.Waiting(ctx, now)
-	if err := observe.Unresponsive(ctx); err != nil {
+func list(ctx context.Context, env *observe.Env, output *screen.Format, to io.Writer) error {
+	var now time.Time
+	is, err := observe.Read(ctx, env, func(ctx context.Context, c *observe.Cluster) (waiting.List, error) {
+		now = c.ServerTime(time.Now())
+		return c.Waiting(ctx, now), nil
+	})
+	if err != nil {
 		return err
 	}
 	columns, _ := screen.Terminal(to)
-	if err := output.Write(to, command.Printable(is.Text(now, columns)), is); err != nil {
+	if err := output.Write(to, is.Text(now, columns), is); err != nil {
 		return err
 	}
 	if !is.Pending() && len(is.Unread) > 0 {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -64,8 +63,8 @@ func confirmMachines(ctx context.Context, c *observe.Cluster, hash string, holds
 			return err
 		}
 		is := waiting.MachinesOff(off.Record, "", time.Now())
-		text = command.Printable(fmt.Sprintf("Confirmed until %s: digitalocean-cloud-controller-manager puts %s out of service (%s).",
-			until.UTC().Format(time.RFC3339), prose.Plural(waits.Count, "machine"), is.On))
+		text = fmt.Sprintf("Confirmed until %s: digitalocean-cloud-controller-manager puts %s out of service (%s).",
+			until.UTC().Format(time.RFC3339), prose.Plural(waits.Count, "machine"), is.On)
 		text += lastReport(is)
 		return nil
 	})

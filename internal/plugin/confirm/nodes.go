@@ -17,7 +17,6 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/waiting"
@@ -63,7 +62,7 @@ func confirmNodes(ctx context.Context, c *observe.Cluster, hash string, holds ti
 		if len(state.Waits.Items) > 0 {
 			what = waiting.Counted(state.Waits) + " of pods that are gone"
 		}
-		text = command.Printable(fmt.Sprintf("Confirmed until %s: calico-node-sync removes %s (%s).", until.UTC().Format(time.RFC3339), what, waits.On))
+		text = fmt.Sprintf("Confirmed until %s: calico-node-sync removes %s (%s).", until.UTC().Format(time.RFC3339), what, waits.On)
 		text += lastReport(waits)
 		return nil
 	})

@@ -5,6 +5,7 @@
 package estate
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -46,13 +47,9 @@ func New(env *observe.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "estate", Short: "Show what the cluster has at DigitalOcean, what refers to it and what it costs", Long: long, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := observe.Reading(cmd.Context())
-			defer cancel()
-			c, err := env.Cluster()
-			if err != nil {
-				return err
-			}
-			e, err := observe.ReadEstate(ctx, c, clock.RealClock{})
+			e, err := observe.Read(cmd.Context(), env, func(ctx context.Context, c *observe.Cluster) (*observe.Estate, error) {
+				return observe.ReadEstate(ctx, c, clock.RealClock{})
+			})
 			if err != nil {
 				return err
 			}
@@ -67,7 +64,7 @@ func New(env *observe.Env) *cobra.Command {
 // Print prints a report. Its error is the exit code.
 func Print(r estate.Report, output *screen.Format, to io.Writer) error {
 	columns, _ := screen.Terminal(to)
-	if err := output.Write(to, command.Printable(r.Text(columns)), r); err != nil {
+	if err := output.Write(to, r.Text(columns), r); err != nil {
 		return err
 	}
 	return command.Attention(r.NeedsAttention())

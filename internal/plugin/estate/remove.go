@@ -105,7 +105,7 @@ func remove(ctx context.Context, c *observe.Cluster, kind estate.Kind, id string
 func nobodys(r estate.Report, kind estate.Kind, id string) (estate.Object, error) {
 	o, found := observe.Find(r, kind, id)
 	if !found {
-		text := fmt.Sprintf("there is no %s %s of this cluster: 'kubectl mooring estate' lists what there is", kind, command.Printable(id))
+		text := fmt.Sprintf("there is no %s %s of this cluster: 'kubectl mooring estate' lists what there is", kind, id)
 		if len(r.NotRead) > 0 {
 			text += "; not everything is known (" + strings.Join(r.NotRead, "; ") + ")"
 		}
@@ -133,5 +133,5 @@ func Preview(o estate.Object, to io.Writer) {
 
 func say(to io.Writer, text string) {
 	columns, _ := screen.Terminal(to)
-	_, _ = io.WriteString(to, prose.Wrap("", "", command.Printable(text), columns)) // a full pipe is no reason to undo anything
+	_, _ = io.WriteString(to, prose.Wrap("", "", text, columns)) // a full pipe is no reason to undo anything
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
@@ -227,7 +228,7 @@ func (a asking) annotate(ctx context.Context, state *corev1.ConfigMap, text stri
 			other, wrong := nodesynccontroller.ParseRequest(before)
 			if answered := given.ID == other.ID && given.Final(); wrong == nil && !answered && a.clock.Now().Before(other.Until) {
 				return fmt.Errorf("calico-node-sync already has a request to %s %s, valid until %s: wait for it first",
-					other.Verb, command.Printable(strings.Join(other.Names, " ")), other.Until.Format(time.RFC3339))
+					other.Verb, prose.Printable(strings.Join(other.Names, " ")), other.Until.Format(time.RFC3339))
 			}
 		}
 		return annotate.Written(a.patch(ctx, object, text), "ConfigMap "+state.Namespace+"/"+nodesynccontroller.StateName)
@@ -283,7 +284,7 @@ func (a asking) stopped(ctx context.Context, namespace, text string, last nodesy
 		return fmt.Errorf("%w; the request was withdrawn, and nothing was done", why)
 	}
 	for _, line := range last.Lines {
-		fmt.Fprintln(a.to, command.Printable(line))
+		fmt.Fprintln(a.to, prose.Printable(line))
 	}
 	return fmt.Errorf("%w; calico-node-sync continues with it until %s, and its response will be the annotation %s of ConfigMap %s/%s", why,
 		a.request.Until.Format(time.RFC3339), nodesync.AnswerAnnotation, namespace, nodesynccontroller.StateName)
@@ -292,7 +293,7 @@ func (a asking) stopped(ctx context.Context, namespace, text string, last nodesy
 // print shows a final answer.
 func (a asking) print(answer nodesynccontroller.Answer) error {
 	for _, line := range answer.Lines {
-		fmt.Fprintln(a.to, command.Printable(line))
+		fmt.Fprintln(a.to, prose.Printable(line))
 	}
 	switch answer.State {
 	case nodesynccontroller.AnswerDone:

@@ -157,6 +157,24 @@ func (c *Cluster) Topologies(ctx context.Context) (list []v1alpha1.RouteReflecto
 	return list, served, nil
 }
 
+// Storages lists the EtcdStorages; served reports whether the cluster has the kind at all. What of them cannot be read is a
+// side.
+func (c *Cluster) Storages(ctx context.Context) (list []etcdv1alpha1.EtcdStorage, served bool, unread []finding.Side) {
+	all, served, err := c.List(ctx, EtcdStorages())
+	if err != nil {
+		unread = append(unread, finding.Side{Name: "EtcdStorages", Problem: OneLine(err)})
+	}
+	for _, o := range all {
+		var s etcdv1alpha1.EtcdStorage
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s); err != nil {
+			unread = append(unread, finding.Side{Name: "EtcdStorage " + o.GetName(), Problem: OneLine(err)})
+			continue
+		}
+		list = append(list, s)
+	}
+	return list, served, unread
+}
+
 // InNamespace is the cluster with the namespace that flag or context name.
 func (e *Env) InNamespace() (*Cluster, string, error) {
 	c, err := e.Cluster()
@@ -211,8 +229,13 @@ func All[T any, L PageOf](
 	}
 }
 
-// OneLine is an error in one line.
-func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// OneLine is an error in one line, "" for none.
+func OneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
 
 // EtcdStorages is the path of EtcdStorages.
 func EtcdStorages() schema.GroupVersionResource {
@@ -241,9 +264,6 @@ func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
 
 // SideOf is what became of a side that could not be read, in one line; a side that was read if nothing went wrong.
 func SideOf(err error) finding.Side {
-	if err == nil {
-		return finding.Side{}
-	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return finding.Side{Problem: "no response in time"}
 	}

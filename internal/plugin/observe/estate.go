@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
@@ -54,7 +53,7 @@ func ReadEstate(ctx context.Context, c *Cluster, now clock.PassiveClock) (*Estat
 		return nil, fmt.Errorf("%w: %s", ErrNoToken, notAsked)
 	}
 	e := &Estate{client: client, clock: now}
-	if e.Recorded, err = c.sameAccount(ctx, client); err != nil {
+	if e.Recorded, err = c.SameAccount(ctx, client); err != nil {
 		return nil, err
 	}
 	config, err := c.cloudConfig(ctx)
@@ -161,9 +160,9 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 // stateOfFinding is what a finding about something without an owner means.
 func stateOfFinding(f finding.Verdict) (state estate.State, why, next string) {
 	switch f.State {
-	case agreement.Disagree:
+	case finding.Disagree:
 		return estate.Unreferenced, f.What, ""
-	case agreement.Settling:
+	case finding.Settling:
 		return estate.Settling, f.What, ""
 	default:
 		return estate.Unknown, f.What, f.Next

@@ -57,13 +57,16 @@ const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 // CalicoKinds is where Calico's kubernetes datastore is.
 const CalicoKinds = "crd.projectcalico.org/v1"
 
-// Machines reads every side. Calico and topologies are read before the Nodes: what they know of a machine by then has its Node by now, if it has one.
-func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreement.World, err error) {
-	if w.Calico, err = ReadCalico(ctx, c); err != nil {
+// Machines reads every side, DigitalOcean by droplets, or by [Droplets] without it. Calico and topologies are read before the
+// Nodes: what they know of a machine by then has its Node by now, if it has one.
+func Machines(
+	ctx context.Context, c *Cluster, now clock.PassiveClock, droplets func(context.Context, []corev1.Node) (agreement.Cloud, error),
+) (w agreement.World, err error) {
+	if w.Calico, err = readCalico(ctx, c); err != nil {
 		return w, err
 	}
 	topologies, _, err := c.Topologies(ctx)
-	w.Reflectors = ReflectorsFrom(topologies, err)
+	w.Reflectors = reflectorsFrom(topologies, err)
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return w, err
@@ -71,17 +74,22 @@ func Machines(ctx context.Context, c *Cluster, now clock.PassiveClock) (w agreem
 	for i := range nodes {
 		w.Nodes = append(w.Nodes, AgreementNode(&nodes[i]))
 	}
-	if w.Cloud, err = Droplets(ctx, c, nodes, now); err != nil {
+	if droplets == nil {
+		w.Cloud, err = Droplets(ctx, c, nodes, now)
+	} else {
+		w.Cloud, err = droplets(ctx, nodes)
+	}
+	if err != nil {
 		return w, err
 	}
-	w.CleanUps, w.Unwatched = CleanUps(ctx, c, w, now), c.Unwatched(ctx, now)
+	w.CleanUps, w.Unwatched = cleanUps(ctx, c, w, now), c.unwatched(ctx, now)
 	w.Now = c.ServerTime(now.Now())
 	return w, nil
 }
 
-// Unwatched is why nobody makes Nodes NotReady: kube-controller-manager, which does, no longer renews its Lease. Without
+// unwatched is why nobody makes Nodes NotReady: kube-controller-manager, which does, no longer renews its Lease. Without
 // such a Lease, or the right to read it, nothing is known of it, as where it elects no leader.
-func (c *Cluster) Unwatched(ctx context.Context, now clock.PassiveClock) string {
+func (c *Cluster) unwatched(ctx context.Context, now clock.PassiveClock) string {
 	const name = "kube-controller-manager"
 	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -123,8 +131,8 @@ func AgreementNode(n *corev1.Node) agreement.Node {
 	return out
 }
 
-// ReflectorsFrom is what a list of the topologies says. A cluster without that kind has none, which was read and is not missing.
-func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement.Reflectors {
+// reflectorsFrom is what a list of the topologies says. A cluster without that kind has none, which was read and is not missing.
+func reflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
 	if err != nil {
 		out.Problem = err.Error()
@@ -140,9 +148,9 @@ func ReflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement
 	return out
 }
 
-// ReadCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
+// readCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
 // read is part of the answer.
-func ReadCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
+func readCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
 	config, err := Datastore("")
 	if err != nil {
 		return agreement.Calico{}, err

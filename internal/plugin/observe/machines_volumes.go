@@ -31,18 +31,11 @@ type nodeVolumes struct {
 // attachedBefore reads what Kubernetes has attached before DigitalOcean is queried. A cluster of which no machine has the driver has nothing to compare.
 func (c *Cluster) attachedBefore(ctx context.Context) *nodeVolumes {
 	v := &nodeVolumes{cluster: c, limits: map[string]int{}, ids: map[string]string{}}
-	v.side.Problem = problem(v.read(ctx))
+	v.side.Problem = OneLine(v.read(ctx))
 	if v.side.Problem == "" && len(v.limits)+len(v.before) == 0 {
 		v.side.NotAsked = "no machine has the driver " + volumes.Driver
 	}
 	return v
-}
-
-func problem(err error) string {
-	if err != nil {
-		return OneLine(err)
-	}
-	return ""
 }
 
 func (v *nodeVolumes) read(ctx context.Context) error {
@@ -75,9 +68,8 @@ func (v *nodeVolumes) beside(ctx context.Context, nodes []corev1.Node, droplets 
 	var after []volumes.Attachment
 	if v.side == (finding.Side{}) {
 		var err error
-		if after, err = v.cluster.attachments(ctx, nil); err != nil {
-			out.Problem = OneLine(err)
-		}
+		after, err = v.cluster.attachments(ctx, nil)
+		out.Problem = OneLine(err)
 	}
 	for name, id := range v.ids {
 		out.Names[id] = name

@@ -8,19 +8,22 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
 
-// Completing is the cluster and the namespace whose names a shell completes, nil if they are not known. done ends the
-// reading.
-func Completing(ctx context.Context, env *Env) (bounded context.Context, c *Cluster, namespace string, done func()) {
-	bounded, done = context.WithTimeout(ctx, CompletionTime)
-	c, namespace, err := env.InNamespace()
-	if err != nil {
-		c = nil
+// Completing lists objects of a cluster, or of the namespace of the person, whose names a shell completes. Whatever goes wrong
+// completes to nothing.
+func Completing[T any](
+	ctx context.Context, env *Env, list func(ctx context.Context, c *Cluster, namespace string) (T, error),
+) (all T) {
+	ctx, cancel := context.WithTimeout(ctx, CompletionTime)
+	defer cancel()
+	if c, namespace, err := env.InNamespace(); err == nil {
+		all, _ = list(ctx, c, namespace)
 	}
-	return bounded, c, namespace, done
+	return all
 }
 
 // named is a pointer to an object.
@@ -37,15 +40,11 @@ func NamesOf[T any, P named[T]](objects []T) (names []string) {
 	return names
 }
 
-// NodeNames completes names of Nodes; whatever goes wrong completes to nothing, here as in the others.
+// NodeNames completes names of Nodes.
 func NodeNames(ctx context.Context, env *Env) []string {
-	ctx, c, _, done := Completing(ctx, env)
-	defer done()
-	if c == nil {
-		return nil
-	}
-	nodes, _ := c.Nodes(ctx)
-	return NamesOf(nodes)
+	return NamesOf(Completing(ctx, env, func(ctx context.Context, c *Cluster, _ string) ([]corev1.Node, error) {
+		return c.Nodes(ctx)
+	}))
 }
 
 // TopologyNames completes names of RouteReflectorTopologies.
@@ -53,13 +52,10 @@ func TopologyNames(ctx context.Context, env *Env) []string { return NamesOf(List
 
 // ListTopologies lists them for a shell that completes names.
 func ListTopologies(ctx context.Context, env *Env) []v1alpha1.RouteReflectorTopology {
-	ctx, c, _, done := Completing(ctx, env)
-	defer done()
-	if c == nil {
-		return nil
-	}
-	list, _, _ := c.Topologies(ctx)
-	return list
+	return Completing(ctx, env, func(ctx context.Context, c *Cluster, _ string) (list []v1alpha1.RouteReflectorTopology, err error) {
+		list, _, err = c.Topologies(ctx)
+		return list, err
+	})
 }
 
 // Unnamed completes by names what is not among the arguments yet.

@@ -122,9 +122,9 @@ func (c *Cluster) nodeSyncLeads(ctx context.Context, now time.Time) bool {
 	})
 }
 
-// CleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs. It is read if Calico has anything of such
+// cleanUps is what a running calico-node-sync does about machines without a Kubernetes Node; none where none runs. It is read if Calico has anything of such
 // a machine: most of the time it has not.
-func CleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.PassiveClock) []agreement.CleanUp {
+func cleanUps(ctx context.Context, c *Cluster, w agreement.World, now clock.PassiveClock) []agreement.CleanUp {
 	known := map[string]bool{}
 	for i := range w.Nodes {
 		known[w.Nodes[i].Name] = true

@@ -67,6 +67,18 @@ func Reading(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
+// Read is what read gives of the cluster for one answer, and an error if the API server cannot be read to its end: what was
+// read before is not shown then.
+func Read[T any](ctx context.Context, env *Env, read func(context.Context, *Cluster) (T, error)) (is T, err error) {
+	ctx, cancel := Reading(ctx)
+	defer cancel()
+	c, err := env.Cluster()
+	if err == nil {
+		is, err = read(ctx, c)
+	}
+	return is, cmp.Or(Unresponsive(ctx), err)
+}
+
 // Bounded bounds how long a command reads the cluster, as [Reading] does.
 func Bounded(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE

@@ -104,9 +104,8 @@ func (s BGP) Drawn(at int) topology.Map {
 func (s *BGP) look(ctx context.Context, c *Cluster, config calico.Config) error {
 	routes := func(read func(context.Context) (clusterroutes.Settings, error)) {
 		var err error
-		if s.Routes, err = read(ctx); err != nil {
-			s.NoRoutes = OneLine(err)
-		}
+		s.Routes, err = read(ctx)
+		s.NoRoutes = OneLine(err)
 	}
 	if config.Kind == calico.Kubernetes {
 		bgp, err := calico.OpenBGP(ctx, c.Config)

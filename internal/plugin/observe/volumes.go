@@ -263,22 +263,15 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 // account that the cluster's droplets are in.
 func (c *Cluster) OwnCloud(ctx context.Context, now clock.PassiveClock) (*doapi.Client, error) {
 	client, _, err := CloudClient(now)
-	if err != nil || client == nil {
-		return nil, err
+	if err == nil && client != nil {
+		_, err = c.SameAccount(ctx, client)
 	}
-	return client, c.SameAccount(ctx, client)
+	return client, err
 }
 
 // SameAccount returns an error if the token is not of the account that the cluster's droplets are in, as far as that is
-// recorded: what it does not see is not gone.
-func (c *Cluster) SameAccount(ctx context.Context, client *doapi.Client) error {
-	_, err := c.sameAccount(ctx, client)
-	return err
-}
-
-// sameAccount returns an error if the token is not of the account that the cluster's droplets are in; recorded reports
-// whether that is recorded.
-func (c *Cluster) sameAccount(ctx context.Context, client *doapi.Client) (recorded bool, err error) {
+// recorded: what it does not see is not gone. recorded reports whether it is.
+func (c *Cluster) SameAccount(ctx context.Context, client *doapi.Client) (recorded bool, err error) {
 	account, err := client.Account(ctx)
 	if err != nil {
 		return false, fmt.Errorf("asking for the account: %w", err)
@@ -299,7 +292,7 @@ func (c *Cluster) sameAccount(ctx context.Context, client *doapi.Client) (record
 
 // volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
 func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *volumes.World) error {
-	if _, err := c.sameAccount(ctx, client); err != nil {
+	if _, err := c.SameAccount(ctx, client); err != nil {
 		return err
 	}
 	list, err := client.Volumes(ctx, "")

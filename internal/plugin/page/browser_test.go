@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -306,7 +308,7 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 		answered(t, p, func() { _ = p.Eval(`document.querySelector("#refresh").dispatchEvent(new Event("click"))`, nil) })
 	}
 	s.set(func(s *source) {
-		s.world.Machines[0].Verdict, s.world.Machines[0].Findings = agreement.Down, []finding.Verdict{{State: agreement.Down, What: "it was changed"}}
+		s.world.Machines[0].Verdict, s.world.Machines[0].Findings = finding.Down, []finding.Verdict{{State: finding.Down, What: "it was changed"}}
 	})
 	step()
 	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
@@ -354,17 +356,24 @@ func testHostile(t *testing.T, browser *chromium.Browser) {
 	w := ui.World{
 		Cluster: evil, Zones: map[string]string{evil: evil}, Notes: []string{evil}, TopologyProblem: evil, BalancerProblem: evil, TenantProblem: evil, JournalProblems: []string{evil},
 		Machines: []agreement.Row{{
-			Machine: evil, HasNode: true, Droplet: evil, Node: evil, CalicoNode: evil, Reflector: evil, Verdict: agreement.Disagree,
-			Findings: []finding.Verdict{{State: agreement.Disagree, What: evil, Next: evil}},
+			Machine: evil, HasNode: true, Droplet: evil, Node: evil, CalicoNode: evil, Reflector: evil, Verdict: finding.Disagree,
+			Findings: []finding.Verdict{{State: finding.Disagree, What: evil, Next: evil}},
 		}},
 		Topologies: []topology.Map{{Name: evil, Phase: evil, WaitingFor: evil, Groups: []topology.Group{{
 			Name: evil, Reflectors: []topology.Reflector{{Node: evil, Zone: evil, Role: evil}}, Zones: []topology.Zone{{Name: evil, Clients: []string{evil}}},
 		}}}},
-		Balancers: []ui.Balancer{{Namespace: evil, Name: evil, ID: evil, Class: evil, Addresses: []string{evil}, Ports: []ui.Port{{Protocol: evil, Port: 1}}}},
-		Tenants:   []ui.Tenant{{Name: evil, Ready: "False", Reason: evil, Message: evil, Proxies: evil, Counted: true, Usage: []ui.Usage{{What: evil, Used: 1, Limit: 2}}}},
-		Waits:     []finding.Verdict{{State: finding.Held, What: evil, On: evil, Why: evil, Stale: evil, Next: evil, Answer: evil}}, WaitProblem: evil, CheckedAt: time.Now(),
+		Balancers: []ui.Balancer{{ID: evil, Problem: evil, Service: corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: evil, Name: evil},
+			Spec:       corev1.ServiceSpec{LoadBalancerClass: new(evil), Ports: []corev1.ServicePort{{Protocol: evil, Port: 1}}},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: evil}}}},
+		}}},
+		Tenants: []ui.Tenant{tenant(object{"metadata": object{"name": evil}, "status": object{
+			"proxies": evil, "usage": object{"keys": 1},
+			"conditions": []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: evil, Message: evil}},
+		}})},
+		Waits: []finding.Verdict{{State: finding.Held, What: evil, On: evil, Why: evil, Stale: evil, Next: evil, Answer: evil}}, WaitProblem: evil, CheckedAt: time.Now(),
 		Findings: []finding.Finding{{Check: evil, Severity: finding.Problem, What: evil, Why: evil, Do: evil}},
-		Entries:  []ui.Entry{{Component: evil, About: evil, Reason: evil, Text: evil, Times: 2}},
+		Entries:  []finding.Event{{Source: evil, About: evil, Reason: evil, Text: evil, Count: 2}},
 	}
 	server := serve(t, &source{world: w}, clock.RealClock{})
 	p := browser.Open(1440, 900)

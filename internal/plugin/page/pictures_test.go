@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
@@ -25,23 +27,24 @@ func inHealth(machines int) ui.World {
 	w.Machines = slices.DeleteFunc(w.Machines, func(r agreement.Row) bool { return !r.HasNode })
 	for i := range w.Machines {
 		r := &w.Machines[i]
-		r.Verdict, r.Findings, r.Node, r.Droplet = agreement.Agree, nil, "Ready", fmt.Sprintf("droplet %d", 4000+i)
+		r.Verdict, r.Findings, r.Node, r.Droplet = finding.Agree, nil, "Ready", fmt.Sprintf("droplet %d", 4000+i)
 	}
 	reflectors := w.Topologies[0].Groups[0].Reflectors
 	for i := range reflectors {
 		reflectors[i].Node, reflectors[i].Established = w.Machines[i].Machine, reflectors[i].Expected
 	}
 	w.Findings = slices.DeleteFunc(w.Findings, func(f finding.Finding) bool { return f.Severity != finding.OK })
-	w.Balancers = slices.DeleteFunc(w.Balancers, func(b ui.Balancer) bool { return len(b.Addresses) == 0 })
+	w.Balancers = slices.DeleteFunc(w.Balancers, func(b ui.Balancer) bool { return len(b.Status.LoadBalancer.Ingress) == 0 })
 	for i := range w.Volumes.Volumes {
-		w.Volumes.Volumes[i].Verdict, w.Volumes.Volumes[i].Findings = agreement.Agree, nil
+		w.Volumes.Volumes[i].Verdict, w.Volumes.Volumes[i].Findings = finding.Agree, nil
 	}
-	w.Tenants = slices.DeleteFunc(w.Tenants, func(t ui.Tenant) bool { return t.Ready != "True" })
+	w.Tenants = slices.DeleteFunc(w.Tenants, func(t ui.Tenant) bool { return !meta.IsStatusConditionTrue(t.Status.Conditions, "Ready") })
 	for i := range w.Tenants {
-		w.Tenants[i].Usage[0].Used, w.Tenants[i].Usage[1].Used = 3<<20, 913
+		usage := w.Tenants[i].Status.Usage
+		usage.Bytes, usage.Keys = *resource.NewQuantity(3<<20, resource.BinarySI), 913
 	}
-	w.Entries = slices.DeleteFunc(w.Entries, func(e ui.Entry) bool { return e.Warning })
-	w.Components = []ui.Component{
+	w.Entries = slices.DeleteFunc(w.Entries, func(e finding.Event) bool { return e.Warning })
+	w.Components = []finding.Component{
 		{Name: "calico-node-sync", Namespace: "mooring-system", Workload: "deployment/calico-node-sync", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "calico-node-sync-7d9f-x", Renewed: new(w.ReadAt)},
 		{Name: "digitalocean-cloud-controller-manager", Namespace: "kube-system", Workload: "deployment/digitalocean-cloud-controller-manager", Version: "v0.1.0", Ready: 2, Wanted: 2, Leader: "cloud-5c4b-y", Renewed: new(w.ReadAt)},
 	}
@@ -55,10 +58,10 @@ func inTrouble(machines int) ui.World {
 	w.Components[0].Ready, w.Components[0].Problem = 0, "no pod of 2 pods is ready"
 	since := w.ReadAt.Add(-3 * time.Minute)
 	off := &w.Machines[0]
-	off.Verdict, off.Node, off.Droplet = agreement.Down, "NotReady", off.Droplet+", off"
-	off.Findings = []finding.Verdict{{State: agreement.Down, What: "droplet 4000 is switched off", Since: &since, Next: "switch the droplet on, or delete it: its Node is then deleted"}}
-	w.Machines[2].Verdict, w.Machines[2].Findings = agreement.Settling, []finding.Verdict{{
-		State: agreement.Settling, What: "the Node has just joined and is not Ready yet", Next: "its kubelet reports Ready when the network is available",
+	off.Verdict, off.Node, off.Droplet = finding.Down, "NotReady", off.Droplet+", off"
+	off.Findings = []finding.Verdict{{State: finding.Down, What: "droplet 4000 is switched off", Since: &since, Next: "switch the droplet on, or delete it: its Node is then deleted"}}
+	w.Machines[2].Verdict, w.Machines[2].Findings = finding.Settling, []finding.Verdict{{
+		State: finding.Settling, What: "the Node has just joined and is not Ready yet", Next: "its kubelet reports Ready when the network is available",
 	}}
 	reflector := &w.Topologies[0].Groups[0].Reflectors[0]
 	reflector.Node, reflector.NotReady, reflector.Established = off.Machine, true, 0

@@ -5,11 +5,14 @@ package page_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -37,14 +40,14 @@ func worldOf(machines int) ui.World {
 	groups := map[string]*topology.Zone{}
 	for i := range machines {
 		name, zone := fmt.Sprintf("worker-%05d", i+1), fmt.Sprintf("fra1-%c", 'a'+i%3)
-		r := agreement.Row{Machine: name, Droplet: fmt.Sprintf("droplet %d", 4000+i), Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: agreement.Agree, HasNode: true}
+		r := agreement.Row{Machine: name, Droplet: fmt.Sprintf("droplet %d", 4000+i), Node: "Ready", CalicoNode: name, Reflector: "none", Verdict: finding.Agree, HasNode: true}
 		switch {
 		case i%(16*rare) == 1:
 			since := now.Add(-time.Duration(i+3) * time.Minute)
-			r.Verdict, r.Droplet, r.Node = agreement.Disagree, r.Droplet+", gone", "NotReady"
+			r.Verdict, r.Droplet, r.Node = finding.Disagree, r.Droplet+", gone", "NotReady"
 			r.Findings = []finding.Verdict{{State: r.Verdict, What: r.Droplet[:len(r.Droplet)-6] + " is gone, and its Node still exists", Since: &since}}
 		case i%(25*rare) == 3:
-			r.Verdict, r.Findings = agreement.Unknown, []finding.Verdict{{State: agreement.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
+			r.Verdict, r.Findings = finding.Unknown, []finding.Verdict{{State: finding.Unknown, What: "the cloud could not be read: 429 Too Many Requests"}}
 		}
 		w.Machines, w.Zones[name] = append(w.Machines, r), zone
 		if groups[zone] == nil {
@@ -53,8 +56,8 @@ func worldOf(machines int) ui.World {
 		groups[zone].Clients = append(groups[zone].Clients, name)
 	}
 	w.Machines = append(w.Machines, agreement.Row{
-		Machine: "left-behind", Droplet: "none", Node: "none", CalicoNode: "left-behind", Reflector: "none", Verdict: agreement.Disagree,
-		Findings: []finding.Verdict{{State: agreement.Disagree, What: "there is a Calico Node and no Kubernetes Node"}},
+		Machine: "left-behind", Droplet: "none", Node: "none", CalicoNode: "left-behind", Reflector: "none", Verdict: finding.Disagree,
+		Findings: []finding.Verdict{{State: finding.Disagree, What: "there is a Calico Node and no Kubernetes Node"}},
 	})
 	g := topology.Group{ClusterID: "244.0.0.1", Clients: machines, Reflectors: []topology.Reflector{
 		{Node: "reflector-1", Zone: "fra1-a", Role: "Reflector", Expected: machines, Established: machines},
@@ -70,6 +73,21 @@ func worldOf(machines int) ui.World {
 	return w
 }
 
+// object is one as the API server writes it.
+type object map[string]any
+
+// tenant is an EtcdStorage. This package's tests do not know its type.
+func tenant(of object) (t ui.Tenant) {
+	text, err := json.Marshal(of)
+	if err == nil {
+		err = json.Unmarshal(text, &t.EtcdStorage)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
 // lists fills in the tables.
 func lists(w *ui.World, n int, now time.Time) {
 	w.Waits = []finding.Verdict{{
@@ -83,39 +101,46 @@ func lists(w *ui.World, n int, now time.Time) {
 		{Check: "leader", Severity: finding.OK, What: "somebody leads"},
 	}
 	for i := range max(2, n/10) {
-		b := ui.Balancer{
-			Namespace: "shop", Name: fmt.Sprintf("front-%d", i+1), Created: now.Add(-time.Duration(i) * time.Hour), Addresses: []string{fmt.Sprintf("203.0.113.%d", i+1)},
-			Ports: []ui.Port{{Protocol: "TCP", Port: 443, Node: 30443}, {Protocol: "UDP", Port: 443, Node: 30444}}, ID: fmt.Sprintf("8b5f8e1e-%04d", i), Local: i%3 == 2,
+		b := ui.Balancer{ID: fmt.Sprintf("8b5f8e1e-%04d", i)}
+		b.Namespace, b.Name, b.CreationTimestamp = "shop", fmt.Sprintf("front-%d", i+1), metav1.NewTime(now.Add(-time.Duration(i)*time.Hour))
+		b.Spec.Ports = []corev1.ServicePort{{Protocol: "TCP", Port: 443, NodePort: 30443}, {Protocol: "UDP", Port: 443, NodePort: 30444}}
+		if i%3 == 2 {
+			b.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		}
-		if i == 1 {
-			b.Addresses = nil
+		if i != 1 {
+			b.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("203.0.113.%d", i+1)}}
 		}
 		w.Balancers = append(w.Balancers, b)
 		v := volumes.Row{
 			Volume: fmt.Sprintf("pvc-%04d", i), ID: fmt.Sprintf("506f78a4-%04d", i), Claim: fmt.Sprintf("shop/data-%d", i), Pods: []string{fmt.Sprintf("shop/db-%d", i)}, Droplet: i + 1, GiB: 100,
-			State: volumes.InUse, Verdict: agreement.Agree,
+			State: volumes.InUse, Verdict: finding.Agree,
 		}
 		if i == 1 {
-			v.Verdict, v.Findings = agreement.Disagree, []finding.Verdict{{State: agreement.Disagree, What: "its volume is gone: DigitalOcean answers 404 for its ID", Next: "restore it from a snapshot or a backup"}}
+			v.Verdict, v.Findings = finding.Disagree, []finding.Verdict{{State: finding.Disagree, What: "its volume is gone: DigitalOcean answers 404 for its ID", Next: "restore it from a snapshot or a backup"}}
 		}
 		w.Volumes.Volumes = append(w.Volumes.Volumes, v)
-		ten := ui.Tenant{
-			Name: fmt.Sprintf("tenant-%d", i+1), Proxies: "3/3", Ready: "True", Since: now.Add(-48 * time.Hour), Counted: true,
-			Usage: []ui.Usage{{What: "bytes", Used: int64(i+1) * 3 << 20, Limit: 64 << 20}, {What: "keys", Used: int64(i+1) * 913, Limit: 10_000}, {What: "leases", Used: int64(i)}},
-		}
+		ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-48 * time.Hour))}
+		stored := int64(i+1) * 3 << 20
 		if i == 1 {
-			ten.Ready, ten.Reason, ten.Message, ten.Usage[0].Used = "False", "QuotaExceeded", "it stores as much as it may: growth is refused", 63<<20
+			stored, ready.Status, ready.Reason, ready.Message = 63<<20, metav1.ConditionFalse, "QuotaExceeded", "it stores as much as it may: growth is refused"
 		}
+		ten := tenant(object{
+			"metadata": object{"name": fmt.Sprintf("tenant-%d", i+1)},
+			"spec":     object{"quota": object{"bytes": "64Mi", "keys": 10_000}},
+			"status": object{
+				"proxies": "3/3", "conditions": []metav1.Condition{ready}, "usage": object{"bytes": fmt.Sprint(stored), "keys": (i + 1) * 913, "leases": i},
+			},
+		})
 		w.Tenants = append(w.Tenants, ten)
 	}
 	for i := range max(4, n) {
-		e := ui.Entry{
-			At: now.Add(-time.Duration(i*7) * time.Minute), Component: "calico-node-sync", About: fmt.Sprintf("worker-%05d", i+1), Reason: "Journaled",
-			Text: "5 steps, because its Node is gone and DigitalOcean has no such droplet", Times: 1,
+		e := finding.Event{
+			At: now.Add(-time.Duration(i*7) * time.Minute), Source: "calico-node-sync", About: fmt.Sprintf("worker-%05d", i+1), Reason: "Journaled",
+			Text: "5 steps, because its Node is gone and DigitalOcean has no such droplet", Count: 1,
 		}
 		if i%5 == 2 {
-			e.Component, e.About, e.Reason, e.Text = "digitalocean-cloud-controller-manager", "Service shop/front-2", "SyncLoadBalancerFailed", "the account has no load balancer left"
-			e.Warning, e.Times = true, i
+			e.Source, e.About, e.Reason, e.Text = "digitalocean-cloud-controller-manager", "Service shop/front-2", "SyncLoadBalancerFailed", "the account has no load balancer left"
+			e.Warning, e.Count = true, int32(i)
 		}
 		w.Entries = append(w.Entries, e)
 	}

@@ -49,18 +49,16 @@ func newRouteReflectors(env *observe.Env) *cobra.Command {
 
 // fromCluster plans for the topologies of the cluster that have the names, for all if there are no names.
 func (p routeReflectors) fromCluster(ctx context.Context, names []string, notes io.Writer) ([]plancmd.Scene, error) {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	var out []plancmd.Scene
-	c, err := p.env.Cluster()
-	if err != nil {
-		return out, err
-	}
 	config, err := observe.Datastore("")
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	s, served, err := observe.ReadBGP(ctx, c, config, p.clock)
+	served := false
+	s, err := observe.Read(ctx, p.env, func(ctx context.Context, c *observe.Cluster) (s observe.BGP, err error) {
+		s, served, err = observe.ReadBGP(ctx, c, config, p.clock)
+		return s, err
+	})
+	var out []plancmd.Scene
 	switch {
 	case err != nil:
 		return out, err

@@ -40,9 +40,9 @@ const example = `  kubectl mooring status
 
 // result is what JSON and YAML have. Its form is a contract with programs.
 type result struct {
-	Health     []ui.Tile       `json:"health"`
-	Machines   []agreement.Row `json:"machines"`
-	Components []ui.Component  `json:"components"`
+	Health     []ui.Tile           `json:"health"`
+	Machines   []agreement.Row     `json:"machines"`
+	Components []finding.Component `json:"components"`
 	// Waits is what waits for a person; Findings are the doctor's.
 	Waits    []finding.Verdict `json:"waits"`
 	Findings []finding.Finding `json:"findings"`

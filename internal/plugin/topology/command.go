@@ -79,9 +79,7 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func run(ctx context.Context, env *observe.Env, args []string, output *screen.Format, out, notes io.Writer) error {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	maps, err := read(ctx, env, args)
+	maps, err := observe.Read(ctx, env, func(ctx context.Context, c *observe.Cluster) ([]topology.Map, error) { return read(ctx, c, args) })
 	if err != nil {
 		return err
 	}
@@ -91,11 +89,7 @@ func run(ctx context.Context, env *observe.Env, args []string, output *screen.Fo
 	return Print(maps, output, out)
 }
 
-func read(ctx context.Context, env *observe.Env, args []string) ([]topology.Map, error) {
-	c, err := env.Cluster()
-	if err != nil {
-		return nil, err
-	}
+func read(ctx context.Context, c *observe.Cluster, args []string) ([]topology.Map, error) {
 	list, served, err := c.Topologies(ctx)
 	switch {
 	case err != nil:

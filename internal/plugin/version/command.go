@@ -5,7 +5,6 @@
 package version
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,7 +58,8 @@ be read is noted; the exit code is 0 all the same.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := Result{Client: buildinfo.Get()}
 			if !client {
-				if err := v.ask(cmd.Context(), env); err != nil {
+				seen, err := observe.Read(cmd.Context(), env, read)
+				if v.Kubernetes, v.Components = seen.Kubernetes, seen.Components; err != nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "note: versions in the cluster are unknown: %v\n", err)
 				}
 			}
@@ -77,28 +77,15 @@ func (v Result) Print(output *screen.Format, out io.Writer) error {
 	return output.Write(out, v.table().Text(columns), v)
 }
 
-// ask reads the versions in the cluster.
-func (v *Result) ask(ctx context.Context, env *observe.Env) error {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	err := v.read(ctx, env)
-	return cmp.Or(observe.Unresponsive(ctx), err)
-}
-
-func (v *Result) read(ctx context.Context, env *observe.Env) error {
-	c, err := env.Cluster()
-	if err != nil {
-		return err
-	}
+// read reads the versions in the cluster.
+func read(ctx context.Context, c *observe.Cluster) (v Result, err error) {
 	if v.Kubernetes, err = c.Version(ctx); err != nil {
-		return err
+		return v, err
 	}
 	e := checks.ControllerEvidence(ctx, checks.New(c, clock.RealClock{}))
 	v.Components = doctor.Components(e)
-	for _, l := range e.Workloads {
-		if l.Problem != "" {
-			return fmt.Errorf("listing %s: %s", l.Kind, l.Problem)
-		}
+	if len(e.Unread) > 0 {
+		err = fmt.Errorf("listing %s: %s", e.Unread[0].Name, e.Unread[0].Problem)
 	}
-	return nil
+	return v, err
 }

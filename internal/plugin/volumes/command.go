@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
-	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -67,17 +66,10 @@ func New(env *observe.Env) *cobra.Command {
 }
 
 func (v *comparison) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
-	c, err := v.env.Cluster()
+	w, err := observe.Read(ctx, v.env, func(ctx context.Context, c *observe.Cluster) (volumes.World, error) {
+		return observe.Volumes(ctx, c, v.clock)
+	})
 	if err != nil {
-		return err
-	}
-	w, err := observe.Volumes(ctx, c, v.clock)
-	if err != nil {
-		return err
-	}
-	if err := observe.Unresponsive(ctx); err != nil {
 		return err
 	}
 	report := volumes.Compare(w)
@@ -85,9 +77,9 @@ func (v *comparison) run(ctx context.Context, out io.Writer) error {
 	text := ""
 	switch v.output.String() {
 	case screen.FormatTable:
-		text = printable(report).Text(columns, brush)
+		text = report.Text(columns, brush)
 	case screen.FormatWide:
-		text = wide(printable(report)).Text(columns)
+		text = wide(report).Text(columns)
 	}
 	if err := v.output.Write(out, text, report); err != nil {
 		return err
@@ -107,32 +99,4 @@ func wide(report volumes.Report) screen.Table {
 		t.Rows = append(t.Rows, row)
 	}
 	return t
-}
-
-// printable is a report without anything that a terminal would take for an order: names at DigitalOcean, and messages, are anybody's.
-func printable(r volumes.Report) volumes.Report {
-	finding := func(f finding.Verdict) finding.Verdict {
-		f.What, f.Next = command.Printable(f.What), command.Printable(f.Next)
-		return f
-	}
-	r.Volumes, r.Snapshots, r.NotRead = slices.Clone(r.Volumes), slices.Clone(r.Snapshots), slices.Clone(r.NotRead)
-	for i := range r.Volumes {
-		v := &r.Volumes[i]
-		v.Volume, v.ID, v.Claim, v.Machine = command.Printable(v.Volume), command.Printable(v.ID), command.Printable(v.Claim), command.Printable(v.Machine)
-		v.Pods, v.Findings = slices.Clone(v.Pods), slices.Clone(v.Findings)
-		for n := range v.Pods {
-			v.Pods[n] = command.Printable(v.Pods[n])
-		}
-		for n := range v.Findings {
-			v.Findings[n] = finding(v.Findings[n])
-		}
-	}
-	for i := range r.Snapshots {
-		s := &r.Snapshots[i]
-		s.Name, s.ID, s.Finding = command.Printable(s.Name), command.Printable(s.ID), finding(s.Finding)
-	}
-	for i := range r.NotRead {
-		r.NotRead[i] = command.Printable(r.NotRead[i])
-	}
-	return r
 }

@@ -34,7 +34,6 @@ func addresses(x examined) []finding.Finding {
 			})
 		}
 	}
-	slices.SortFunc(out, byWhat)
 	return out
 }
 
@@ -54,7 +53,6 @@ func external(x examined) []finding.Finding {
 			})
 		}
 	}
-	slices.SortFunc(out, byWhat)
 	return out
 }
 

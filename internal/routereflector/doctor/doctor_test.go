@@ -352,8 +352,8 @@ func TestHazards(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 	got := finding.Text([]finding.Finding{
-		{Check: doctor.CheckMesh, Severity: finding.Problem, What: "it burns", Why: "fire", Do: "water"}, {Check: doctor.CheckPaths, Severity: finding.OK, What: "few"},
-	})
+		{Check: "mesh", Severity: finding.Problem, What: "it burns", Why: "fire", Do: "water"}, {Check: "paths", Severity: finding.OK, What: "few"},
+	}, 0)
 	const want = "PROBLEM  mesh: it burns\n         why: fire\n         do:  water\nok       paths: few\n1 problem, 0 warnings, 0 notes, 1 ok\n"
 	if got != want {
 		t.Errorf("%q", got)

@@ -16,28 +16,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 )
 
-// The checks, in the order in which they are made. The values stand in JSON and MUST NOT change.
-const (
-	CheckRoutes       = "cluster-routes"
-	CheckReachability = "reachability"
-	CheckAddresses    = "addresses"
-	CheckPaths        = "paths"
-	CheckMesh         = "mesh"
-	CheckRedundancy   = "redundancy"
-	CheckZones        = "zones"
-	CheckOptions      = "session-options"
-	CheckSelectors    = "selectors"
-	CheckClusterIDs   = "cluster-ids"
-	CheckASNumbers    = "as-numbers"
-	CheckMarks        = "foreign-marks"
-	CheckOwners       = "owners"
-	CheckPeers        = "bgppeers"
-	CheckExternal     = "external-peers"
-	CheckTemplates    = "bird-templates"
-	CheckPort         = "bgp-port"
-	CheckUnread       = "unreadable"
-)
-
 // Evidence is what is judged. The order of its lists does not matter.
 type Evidence struct {
 	Nodes []routereflector.Node
@@ -73,6 +51,7 @@ type examined struct {
 }
 
 // Findings makes every check. The worst findings come first, then the order of the checks holds; equal evidence gives equal findings.
+// The names of the checks stand in JSON and MUST NOT change.
 func Findings(e Evidence) []finding.Finding {
 	e.Nodes = slices.SortedFunc(slices.Values(e.Nodes), func(a, b routereflector.Node) int { return strings.Compare(a.Name, b.Name) })
 	e.Peers = slices.SortedFunc(slices.Values(e.Peers), func(a, b routereflector.Peer) int { return strings.Compare(a.Name, b.Name) })
@@ -82,31 +61,24 @@ func Findings(e Evidence) []finding.Finding {
 			x.reflectors = append(x.reflectors, int32(i))
 		}
 	}
-	return finding.Make(checks(), x)
+	return finding.Make([]finding.Check[examined]{
+		{Name: "cluster-routes", Find: clusterRoutes},
+		{Name: "reachability", Find: reachable},
+		{Name: "addresses", Find: addresses},
+		{Name: "paths", Find: paths},
+		{Name: "mesh", Find: mesh},
+		{Name: "redundancy", Find: redundancy},
+		{Name: "zones", Find: zones},
+		{Name: "session-options", Find: options},
+		{Name: "selectors", Find: selectors},
+		{Name: "cluster-ids", Find: clusterIDs},
+		{Name: "as-numbers", Find: asNumbers},
+		{Name: "foreign-marks", Find: foreignMarks},
+		{Name: "owners", Find: owners},
+		{Name: "bgppeers", Find: peers},
+		{Name: "external-peers", Find: external},
+		{Name: "bird-templates", Find: templates},
+		{Name: "bgp-port", Find: bgpPort},
+		{Name: "unreadable", Find: unread},
+	}, x)
 }
-
-func checks() []finding.Check[examined] {
-	return []finding.Check[examined]{
-		{Name: CheckRoutes, Find: clusterRoutes},
-		{Name: CheckReachability, Find: reachable},
-		{Name: CheckAddresses, Find: addresses},
-		{Name: CheckPaths, Find: paths},
-		{Name: CheckMesh, Find: mesh},
-		{Name: CheckRedundancy, Find: redundancy},
-		{Name: CheckZones, Find: zones},
-		{Name: CheckOptions, Find: options},
-		{Name: CheckSelectors, Find: selectors},
-		{Name: CheckClusterIDs, Find: clusterIDs},
-		{Name: CheckASNumbers, Find: asNumbers},
-		{Name: CheckMarks, Find: foreignMarks},
-		{Name: CheckOwners, Find: owners},
-		{Name: CheckPeers, Find: peers},
-		{Name: CheckExternal, Find: external},
-		{Name: CheckTemplates, Find: templates},
-		{Name: CheckPort, Find: bgpPort},
-		{Name: CheckUnread, Find: unread},
-	}
-}
-
-// byWhat orders findings of one check.
-func byWhat(a, b finding.Finding) int { return strings.Compare(a.What, b.What) }

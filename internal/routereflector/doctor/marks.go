@@ -43,7 +43,6 @@ func asNumbers(x examined) []finding.Finding {
 			Do:  "let a BGPPeer give them sessions with each other, or take the AS number (annotation " + routereflector.ASNumberAnnotation + ") from all but one",
 		})
 	}
-	slices.SortFunc(out, byWhat)
 	switch {
 	case len(out) > 0:
 	case len(x.Unread) > 0:
@@ -81,7 +80,6 @@ func foreignMarks(x examined) []finding.Finding {
 			})
 		}
 	}
-	slices.SortFunc(out, byWhat)
 	if len(out) == 0 && len(x.Topologies) > 0 {
 		out = append(out, finding.Finding{Severity: finding.OK, What: "the operator wrote every label of reflectors"})
 	}

@@ -53,7 +53,6 @@ func options(x examined) []finding.Finding {
 			Do:  "give both the same password, filters, restart time, TTL security and source address, or let one of them select fewer nodes",
 		})
 	}
-	slices.SortFunc(out, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
 	return out
 }
 
@@ -92,7 +91,6 @@ func selectors(x examined) []finding.Finding {
 		}
 		out = append(out, x.nobody(p)...)
 	}
-	slices.SortFunc(out, func(a, b finding.Finding) int { return strings.Compare(a.What, b.What) })
 	if len(out) == 0 && len(x.Peers) > 0 {
 		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s select nodes by labels of your own", prose.Plural(len(x.Peers), "BGPPeer"))})
 	}

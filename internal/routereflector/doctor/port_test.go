@@ -95,7 +95,7 @@ func portFinding(t *testing.T, e doctor.Evidence) []finding.Finding {
 	if e.Peers == nil {
 		e.Peers = usual(t)
 	}
-	return slices.DeleteFunc(doctor.Findings(e), func(f finding.Finding) bool { return f.Check != doctor.CheckPort })
+	return slices.DeleteFunc(doctor.Findings(e), func(f finding.Finding) bool { return f.Check != "bgp-port" })
 }
 
 func TestBGPPort(t *testing.T) {

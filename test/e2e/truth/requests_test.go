@@ -17,7 +17,7 @@ import (
 // What status of a thousand Nodes may cost. Its requests are to become 40.
 const (
 	manyNodes    = 1000
-	mostRequests = 58
+	mostRequests = 56
 	mostCPU      = time.Second
 )
 

@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
-	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -119,15 +118,15 @@ func stateOf(s ui.State) state {
 	return map[ui.State]state{ui.Bad: bad, ui.Unread: unread, ui.Changing: changing, ui.Good: good, ui.Absent: absent}[s]
 }
 
-func verdict(v agreement.Verdict) state {
+func verdict(v finding.State) state {
 	switch v {
-	case agreement.Agree:
+	case finding.Agree:
 		return good
-	case agreement.Settling:
+	case finding.Settling:
 		return changing
-	case agreement.Unknown, agreement.OneSide:
+	case finding.Unknown, finding.OneSide:
 		return unread
-	case agreement.Down, agreement.Disagree, finding.Held:
+	case finding.Down, finding.Disagree, finding.Held:
 	}
 	return bad
 }
@@ -149,10 +148,10 @@ func (a *answer) tiles(health []ui.Tile) {
 
 func (s *stage) status() *answer {
 	var r struct {
-		Health     []ui.Tile         `json:"health"`
-		Machines   []agreement.Row   `json:"machines"`
-		Components []ui.Component    `json:"components"`
-		Findings   []finding.Finding `json:"findings"`
+		Health     []ui.Tile           `json:"health"`
+		Machines   []agreement.Row     `json:"machines"`
+		Components []finding.Component `json:"components"`
+		Findings   []finding.Finding   `json:"findings"`
 	}
 	a := s.command("status", &r, "status")
 	if a.code == command.ExitError {
@@ -227,7 +226,7 @@ func (s *stage) volumes() *answer {
 
 func (s *stage) version() *answer {
 	var r struct {
-		Components []doctor.Component `json:"components"`
+		Components []finding.Component `json:"components"`
 	}
 	a := s.command("version", &r, "version")
 	for _, c := range r.Components {

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
@@ -60,7 +59,9 @@ type certificateLook struct {
 }
 
 func (l *certificateLook) unread(side string, err error) {
-	l.evidence.Unread = append(l.evidence.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
+	if err != nil {
+		l.evidence.Unread = append(l.evidence.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
+	}
 }
 
 func (l *certificateLook) trusts(where string, bundle []byte) {
@@ -75,9 +76,7 @@ func (l *certificateLook) webhooks(ctx context.Context) {
 	validating, err := observe.All[admissionregistrationv1.ValidatingWebhookConfiguration](
 		ctx, "", api.ValidatingWebhookConfigurations().List,
 	)
-	if err != nil {
-		l.unread("ValidatingWebhookConfigurations", err)
-	}
+	l.unread("ValidatingWebhookConfigurations", err)
 	for _, c := range validating {
 		for _, w := range c.Webhooks {
 			l.trusts(fmt.Sprintf("ValidatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
@@ -86,9 +85,7 @@ func (l *certificateLook) webhooks(ctx context.Context) {
 	mutating, err := observe.All[admissionregistrationv1.MutatingWebhookConfiguration](
 		ctx, "", api.MutatingWebhookConfigurations().List,
 	)
-	if err != nil {
-		l.unread("MutatingWebhookConfigurations", err)
-	}
+	l.unread("MutatingWebhookConfigurations", err)
 	for _, c := range mutating {
 		for _, w := range c.Webhooks {
 			l.trusts(fmt.Sprintf("MutatingWebhookConfiguration %s, webhook %s", c.Name, w.Name), w.ClientConfig.CABundle)
@@ -96,18 +93,12 @@ func (l *certificateLook) webhooks(ctx context.Context) {
 	}
 }
 
-// objects lists objects of a kind that this program has no types for, or that a cluster may not have; none if it has not.
-func (l *certificateLook) objects(ctx context.Context, kind string, resource schema.GroupVersionResource) []*unstructured.Unstructured {
-	all, _, err := l.cluster.List(ctx, resource)
-	if err != nil {
-		l.unread(kind, err)
-	}
-	return all
-}
-
 // apiServices are those of aggregated API servers.
 func (l *certificateLook) apiServices(ctx context.Context) {
-	for _, o := range l.objects(ctx, "APIServices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}) {
+	apiServices := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	all, _, err := l.cluster.List(ctx, apiServices)
+	l.unread("APIServices", err)
+	for _, o := range all {
 		text, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle") // another type there is not what the API server would take
 		if bundle, err := base64.StdEncoding.DecodeString(text); err == nil {
 			l.trusts("APIService "+o.GetName(), bundle)
@@ -117,13 +108,11 @@ func (l *certificateLook) apiServices(ctx context.Context) {
 
 // storages are EtcdStorages, whose status says when what ends.
 func (l *certificateLook) storages(ctx context.Context) {
-	for _, o := range l.objects(ctx, "EtcdStorages", observe.EtcdStorages()) {
-		var s etcdv1alpha1.EtcdStorage
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s); err != nil {
-			l.unread("EtcdStorage "+o.GetName(), err)
-			continue
-		}
-		etcdv1alpha1.SetDefaults(&s)
+	all, _, unread := l.cluster.Storages(ctx)
+	l.evidence.Unread = append(l.evidence.Unread, unread...)
+	for i := range all {
+		s := &all[i]
+		etcdv1alpha1.SetDefaults(s)
 		l.maps = append(l.maps, s.Spec.CACertConfigMaps...)
 		if times := s.Status.Certificates; times != nil {
 			l.ends(s.Name, "the CA of its endpoint", times.ServingCA, s.Spec.SigningCertificateValidity)
@@ -142,10 +131,8 @@ func (l *certificateLook) ends(name, what string, at *metav1.Time, lasts metav1.
 
 // configMaps are those that are known to hold authorities: tenants', the core's, and the API server's own.
 func (l *certificateLook) configMaps(ctx context.Context) {
-	ours, _ := l.workloads(ctx)
-	for _, c := range doctor.CoreAuthorities(ours) {
-		l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: c.Namespace, Name: c.Name})
-	}
+	ours, _, _ := l.workloads(ctx)
+	l.maps = append(l.maps, doctor.CoreAuthorities(ours)...)
 	l.maps = append(l.maps, etcdv1alpha1.Destination{Namespace: metav1.NamespaceSystem, Name: authenticationConfigMap})
 	seen := map[etcdv1alpha1.Destination]bool{}
 	for _, d := range l.maps {
@@ -184,9 +171,7 @@ func (l *certificateLook) secrets(ctx context.Context) {
 	all, err := observe.All[corev1.Secret](
 		ctx, "", l.cluster.Typed.CoreV1().Secrets(metav1.NamespaceAll).List, tlsSecrets(),
 	)
-	if err != nil {
-		l.unread("Secrets", err)
-	}
+	l.unread("Secrets", err)
 	for _, s := range all {
 		l.evidence.Bundles = append(l.evidence.Bundles, doctor.Bundle{Where: "Secret " + s.Namespace + "/" + s.Name, PEM: s.Data[corev1.TLSCertKey], Leaf: true})
 	}
@@ -202,7 +187,5 @@ func (l *certificateLook) count(ctx context.Context) {
 		)
 		l.evidence.Closed = len(all)
 	}
-	if err != nil {
-		l.evidence.ClosedProblem = observe.OneLine(err)
-	}
+	l.evidence.ClosedProblem = observe.OneLine(err)
 }

@@ -6,6 +6,7 @@ package checks
 import (
 	"context"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
@@ -44,13 +46,11 @@ func lookAtControllers(ctx context.Context, x *Examination) []finding.Finding {
 // ControllerEvidence reads who does which work.
 func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEvidence {
 	e := doctor.ControllerEvidence{Namespaces: x.cluster.Namespaces}
-	e.Workloads, e.Elsewhere = x.workloads(ctx)
+	e.Workloads, e.Elsewhere, e.Unread = x.workloads(ctx)
 	leases, err := observe.All[coordinationv1.Lease](
 		ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List,
 	)
-	if err != nil {
-		e.LeaseProblem = observe.OneLine(err)
-	}
+	e.LeaseProblem = observe.OneLine(err)
 	for _, l := range leases {
 		e.Leases = append(e.Leases, observe.LeaseOf(l))
 	}
@@ -62,7 +62,7 @@ func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEv
 // Unkept is why what a component reports of its objects may be old, "" while one works.
 func Unkept(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, component string) string {
 	e := ControllerEvidence(ctx, New(c, now))
-	return finding.Unkept(doctor.Components(e), component, e.Unread(), e.Now)
+	return finding.Unkept(doctor.Components(e), component, e.NotRead(), e.Now)
 }
 
 // traces are what shows that a component is meant to run, by the component's name: objects that it alone serves. What may
@@ -84,54 +84,43 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 	case err == nil:
 		out[doctor.Driver] = "CSIDriver " + doctor.VolumeDriver
 	case !apierrors.IsNotFound(err):
-		problem := doctor.Listing{Kind: "CSIDriver " + doctor.VolumeDriver, Problem: observe.OneLine(err)}
-		e.Workloads = append(e.Workloads, problem)
+		e.Unread = append(e.Unread, finding.Side{Name: "CSIDriver " + doctor.VolumeDriver, Problem: observe.OneLine(err)})
 	}
 	return out
 }
 
 // workloads reads what runs in Mooring's namespaces, and notes what runs elsewhere under a name of ours. Anybody who may
 // edit a namespace can make such a workload there (ADR 16).
-func (x *Examination) workloads(ctx context.Context) (ours []doctor.Listing, elsewhere []doctor.Workload) {
+func (x *Examination) workloads(ctx context.Context) (ours, elsewhere []doctor.Workload, unread []finding.Side) {
 	apps := x.cluster.Typed.AppsV1()
-	ours = []doctor.Listing{
-		listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf),
-		listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf),
-		listing(ctx, "StatefulSets", apps.StatefulSets(metav1.NamespaceAll).List, statefulSetOf), // the volume driver's controller
-	}
-	return ours, doctor.Trust(ours, x.cluster.Namespaces)
+	deployments, first := listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf)
+	daemonSets, second := listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf)
+	// The volume driver's controller is one.
+	statefulSets, third := listing(ctx, "StatefulSets", apps.StatefulSets(metav1.NamespaceAll).List, statefulSetOf)
+	ours, elsewhere = doctor.Trust(slices.Concat(deployments, daemonSets, statefulSets), x.cluster.Namespaces)
+	return ours, elsewhere, slices.DeleteFunc([]finding.Side{first, second, third}, finding.Side.Read)
 }
 
 // listing reads the workloads of a kind.
 func listing[L observe.PageOf, T any](
 	ctx context.Context, kind string, list func(context.Context, metav1.ListOptions) (L, error), of func(*T) doctor.Workload,
-) doctor.Listing {
-	l := doctor.Listing{Kind: kind}
+) (out []doctor.Workload, _ finding.Side) {
 	all, err := observe.All[T](ctx, "", list)
-	if err != nil {
-		l.Problem = observe.OneLine(err)
-	}
 	for _, object := range all {
-		l.Workloads = append(l.Workloads, of(object))
+		out = append(out, of(object))
 	}
-	return l
+	return out, finding.Side{Name: kind, Problem: observe.OneLine(err)}
 }
 
 func deploymentOf(d *appsv1.Deployment) doctor.Workload {
 	w := workloadOf("Deployment", &d.ObjectMeta, &d.Spec.Template)
-	w.Wanted, w.Ready = 1, int(d.Status.ReadyReplicas) // unset means one
-	if d.Spec.Replicas != nil {
-		w.Wanted = int(*d.Spec.Replicas)
-	}
+	w.Wanted, w.Ready = int(ptr.Deref(d.Spec.Replicas, 1)), int(d.Status.ReadyReplicas)
 	return w
 }
 
 func statefulSetOf(s *appsv1.StatefulSet) doctor.Workload {
 	w := workloadOf("StatefulSet", &s.ObjectMeta, &s.Spec.Template)
-	w.Wanted, w.Ready = 1, int(s.Status.ReadyReplicas) // unset means one
-	if s.Spec.Replicas != nil {
-		w.Wanted = int(*s.Spec.Replicas)
-	}
+	w.Wanted, w.Ready = int(ptr.Deref(s.Spec.Replicas, 1)), int(s.Status.ReadyReplicas)
 	return w
 }
 

@@ -42,7 +42,7 @@ func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 
 // runsCloud reports whether the cloud component runs in the cluster.
 func (x *Examination) runsCloud(ctx context.Context) bool {
-	ours, _ := x.workloads(ctx)
+	ours, _, _ := x.workloads(ctx)
 	return doctor.RunsCloud(ours)
 }
 

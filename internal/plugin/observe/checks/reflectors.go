@@ -64,9 +64,7 @@ func fromKubernetes(ctx context.Context, c *observe.Cluster) (doctor.Evidence, e
 	}
 	configuration := byDefault(configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
-	e.Routes, e.NoRoutes = found(bgp.ClusterRoutes(ctx))
-	policies, err := bgp.Policies(ctx)
-	e.Policies, e.NoPolicies = listed(policies, err)
+	alongside(ctx, &e, bgp)
 	peers, err := bgp.Peers(ctx)
 	if err != nil {
 		return doctor.Evidence{}, err
@@ -111,9 +109,7 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 	}
 	configuration := byDefault(view.Configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration), Etcd: true, InvalidIDs: map[string]string{}, Unread: view.Unread}
-	e.Routes, e.NoRoutes = found(etcd.ClusterRoutes(ctx))
-	policies, err := etcd.Policies(ctx)
-	e.Policies, e.NoPolicies = listed(policies, err)
+	alongside(ctx, &e, etcd)
 	if e.Peers, err = files.Peers(view.Peers); err != nil {
 		return doctor.Evidence{}, err
 	}
@@ -130,20 +126,20 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 	return e, nil
 }
 
-// found is what was read, or why it was not.
-func found(s clusterroutes.Settings, err error) (read *clusterroutes.Settings, problem string) {
-	if err != nil {
-		return nil, observe.OneLine(err)
+// alongside reads what decides about routes and the BGP port, or why it cannot be read.
+func alongside(ctx context.Context, e *doctor.Evidence, from interface {
+	ClusterRoutes(ctx context.Context) (clusterroutes.Settings, error)
+	Policies(ctx context.Context) ([]calicov3.GlobalNetworkPolicy, error)
+},
+) {
+	routes, err := from.ClusterRoutes(ctx)
+	if e.NoRoutes = observe.OneLine(err); err == nil {
+		e.Routes = &routes
 	}
-	return &s, ""
-}
-
-// listed is found for a list, which is not nil once it was read.
-func listed[T any](all []T, err error) (read []T, problem string) {
-	if err != nil {
-		return nil, observe.OneLine(err)
+	policies, err := from.Policies(ctx)
+	if e.NoPolicies = observe.OneLine(err); err == nil {
+		e.Policies = append([]calicov3.GlobalNetworkPolicy{}, policies...) // not nil once it was read
 	}
-	return append([]T{}, all...), ""
 }
 
 func byDefault(all []calicov3.BGPConfiguration) *calicov3.BGPConfiguration {

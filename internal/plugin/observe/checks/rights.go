@@ -27,7 +27,7 @@ datastore, its journal, the variables of an upstream project.`
 // lookAtRights asks for every right of every component.
 func lookAtRights(ctx context.Context, x *Examination) []finding.Finding {
 	e := doctor.RightsEvidence{Allowed: map[doctor.Question]bool{}}
-	e.Workloads, _ = x.workloads(ctx)
+	e.Workloads, _, e.Unread = x.workloads(ctx)
 	config := rest.CopyConfig(x.cluster.Config)
 	config.QPS = -1 // some hundred small questions; the API server has its own bounds
 	client, err := observe.Typed(config)

@@ -39,7 +39,7 @@ const (
 // lookAtVolumes judges what DigitalOcean's volumes need.
 func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 	e := doctor.VolumeEvidence{}
-	e.Workloads, _ = x.workloads(ctx)
+	e.Workloads, _, e.Unread = x.workloads(ctx)
 	unread := func(side string, err error) {
 		if err != nil {
 			e.Unread = append(e.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})

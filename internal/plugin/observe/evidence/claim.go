@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -59,13 +61,10 @@ func Claim(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name
 
 // ClaimNames completes names.
 func ClaimNames(ctx context.Context, env *observe.Env) []string {
-	ctx, c, namespace, done := observe.Completing(ctx, env)
-	defer done()
-	if c == nil {
-		return nil
-	}
-	list, err := c.Typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
-	if err != nil {
+	list := observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) (*corev1.PersistentVolumeClaimList, error) {
+		return c.Typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
+	})
+	if list == nil {
 		return nil
 	}
 	return observe.NamesOf(list.Items)

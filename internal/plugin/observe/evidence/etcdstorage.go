@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -42,15 +43,8 @@ func EtcdStorage(ctx context.Context, c *observe.Cluster, now clock.PassiveClock
 
 // StorageNames completes names.
 func StorageNames(ctx context.Context, env *observe.Env) []string {
-	ctx, c, _, done := observe.Completing(ctx, env)
-	defer done()
-	if c == nil {
-		return nil
-	}
-	all, _, _ := c.List(ctx, observe.EtcdStorages())
-	names := make([]string, len(all))
-	for i, storage := range all {
-		names[i] = storage.GetName()
-	}
-	return names
+	return observe.NamesOf(observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, _ string) ([]v1alpha1.EtcdStorage, error) {
+		all, _, _ := c.Storages(ctx)
+		return all, nil
+	}))
 }

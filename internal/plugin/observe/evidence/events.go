@@ -13,20 +13,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
 // eventsAbout are the Events about one object, in the namespace where they are recorded: its own, or default if it has none.
-func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]explain.Event, finding.Side) {
+func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name string) ([]finding.Event, finding.Side) {
 	list, _, err := c.Events(ctx, cmp.Or(namespace, metav1.NamespaceDefault), fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}, math.MaxInt)
 	var keys eventsign.Keys
 	if kind == "Service" { // those about others are where only components write
 		keys = c.EventKeys(ctx)
 	}
-	var out []explain.Event
+	var out []finding.Event
 	for i := range list {
 		out = append(out, EventOf(c, &list[i], keys))
 	}
@@ -35,8 +34,8 @@ func eventsAbout(ctx context.Context, c *observe.Cluster, kind, namespace, name 
 
 // eventsOfMachine are the Events of Mooring's components that are about a machine: those about its Node, and those that name it, since a Node that is
 // gone has none.
-func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([]explain.Event, finding.Side) {
-	var out []explain.Event
+func eventsOfMachine(ctx context.Context, c *observe.Cluster, names []string) ([]finding.Event, finding.Side) {
+	var out []finding.Event
 	list, _, err := c.MooringEvents(ctx, math.MaxInt)
 	for i := range list {
 		if concerns(&list[i], names) {
@@ -59,10 +58,15 @@ func concerns(e *corev1.Event, names []string) bool {
 }
 
 // EventOf is an Event as it is explained. keys are those of [observe.Cluster.EventKeys], nil for none.
-func EventOf(c *observe.Cluster, e *corev1.Event, keys eventsign.Keys) explain.Event {
+func EventOf(c *observe.Cluster, e *corev1.Event, keys eventsign.Keys) finding.Event {
 	at, count := observe.LastSeen(e)
-	return explain.Event{
-		At: at, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Text: e.Message, Source: observe.SourceOf(e), Count: count,
+	about := e.InvolvedObject.Name
+	if e.InvolvedObject.Namespace != "" {
+		about = e.InvolvedObject.Namespace + "/" + about
+	}
+	return finding.Event{
+		About: e.InvolvedObject.Kind + " " + about, At: at, Count: count, Source: observe.SourceOf(e), Reason: e.Reason,
+		Text: e.Message, Warning: e.Type == corev1.EventTypeWarning,
 		Unverified: c.TrustIn(e, keys) != observe.Verified,
 	}
 }

@@ -28,7 +28,7 @@ import (
 
 // Node reads what there is of a machine that any side knows.
 func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name string) (evidence explain.NodeEvidence, err error) {
-	w, err := observe.Machines(ctx, c, now)
+	w, err := observe.Machines(ctx, c, now, nil)
 	if err != nil {
 		return evidence, err
 	}

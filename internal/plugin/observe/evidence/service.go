@@ -77,7 +77,7 @@ func endpointNodes(ctx context.Context, c *observe.Cluster, service *corev1.Serv
 
 // askAboutService reads at DigitalOcean what decides about the load balancer. Nothing of it counts if something of it fails.
 func askAboutService(ctx context.Context, c *observe.Cluster, cloud *doapi.Client, evidence *explain.ServiceEvidence) error {
-	if err := c.SameAccount(ctx, cloud); err != nil {
+	if _, err := c.SameAccount(ctx, cloud); err != nil {
 		return err
 	}
 	in := evidence.Input
@@ -110,13 +110,10 @@ func askAboutService(ctx context.Context, c *observe.Cluster, cloud *doapi.Clien
 
 // ServiceNames completes the names of Services of type LoadBalancer.
 func ServiceNames(ctx context.Context, env *observe.Env) []string {
-	ctx, c, namespace, done := observe.Completing(ctx, env)
-	defer done()
-	if c == nil {
-		return nil
-	}
-	list, err := c.Typed.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
-	if err != nil {
+	list := observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) (*corev1.ServiceList, error) {
+		return c.Typed.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
+	})
+	if list == nil {
 		return nil
 	}
 	return observe.NamesOf(slices.DeleteFunc(list.Items, func(s corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeLoadBalancer }))

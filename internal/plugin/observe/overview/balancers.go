@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/evidence"
 	"github.com/mooring-dev/mooring/internal/ui"
@@ -49,7 +50,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 	for i := range nodes {
 		targets[i] = &nodes[i]
 	}
-	about := map[string][]explain.Event{}
+	about := map[string][]finding.Event{}
 	for i := range events.list {
 		e := &events.list[i]
 		if name := e.Namespace + "/" + e.InvolvedObject.Name; u.cluster.TrustIn(e, events.keys) != observe.Foreign {
@@ -66,9 +67,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 		e := explain.ServiceEvidence{Now: u.cluster.ServerTime(u.clock.Now()), Events: about[s.Namespace+"/"+s.Name]}
 		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, targets, "droplets and certificates are taken for granted"
 		e.Input.Observed, e.Lost = u.atDigitalOcean(ctx, s.Annotations[annotation.LoadBalancerID])
-		b := balancerOf(s)
-		b.Problem = e.Problem()
-		out = append(out, b)
+		out = append(out, ui.Balancer{Service: *s, ID: s.Annotations[annotation.LoadBalancerID], Problem: e.Problem()})
 	}
 	if err == nil && u.listProblem != nil && len(out) > 0 {
 		err = fmt.Errorf("DigitalOcean: %w", u.listProblem)

@@ -4,24 +4,23 @@
 package overview
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
 
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/explain"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/plugin/observe/evidence"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
@@ -39,79 +38,32 @@ const (
 // mostEvents bounds how many Events of one component are shown.
 const mostEvents = 4 * observe.Page
 
-func balancerOf(s *corev1.Service) ui.Balancer {
-	b := ui.Balancer{
-		Namespace: s.Namespace, Name: s.Name, Created: s.CreationTimestamp.Time, Deleting: !s.DeletionTimestamp.IsZero(), ID: s.Annotations[annotation.LoadBalancerID],
-		Local: s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
-	}
-	if b.Deleting {
-		b.DeletedAt = s.DeletionTimestamp.Time
-	}
-	if s.Spec.LoadBalancerClass != nil {
-		b.Class = *s.Spec.LoadBalancerClass
-	}
-	for _, in := range s.Status.LoadBalancer.Ingress {
-		b.Addresses = append(b.Addresses, cmp.Or(in.Hostname, in.IP))
-	}
-	for _, p := range s.Spec.Ports {
-		b.Ports = append(b.Ports, ui.Port{Protocol: string(p.Protocol), Port: p.Port, Node: p.NodePort})
-	}
-	return b
-}
-
 // tenants fills in the EtcdStorages.
 func (u *Reader) tenants(ctx context.Context, w *ui.World) {
-	all, served, err := u.cluster.List(ctx, observe.EtcdStorages())
-	if err != nil {
-		w.TenantProblem = fmt.Sprintf("listing EtcdStorages: %v", err)
-		return
+	all, served, unread := u.cluster.Storages(ctx)
+	for _, s := range unread {
+		w.TenantProblem = "listing " + s.Name + ": " + s.Problem
 	}
-	w.TenantsAbsent = !served
+	w.TenantsAbsent = !served && len(unread) == 0
 	for i := range all {
-		var s etcdv1alpha1.EtcdStorage
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &s); err != nil {
-			w.TenantProblem = fmt.Sprintf("decoding EtcdStorage %s: %v", all[i].GetName(), err)
-			continue
-		}
-		w.Tenants = append(w.Tenants, tenantOf(&s, u.cluster.ServerTime(u.clock.Now())))
+		w.Tenants = append(w.Tenants, tenantOf(all[i], u.cluster.ServerTime(u.clock.Now())))
 	}
 }
 
-func tenantOf(s *etcdv1alpha1.EtcdStorage, now time.Time) ui.Tenant {
-	t := ui.Tenant{Name: s.Name, Endpoint: s.Status.Endpoint, Proxies: s.Status.Proxies, Deleting: !s.DeletionTimestamp.IsZero(), Counted: s.Status.Usage != nil}
-	if ready := meta.FindStatusCondition(s.Status.Conditions, "Ready"); ready != nil {
-		t.Ready, t.Reason, t.Message, t.Since = string(ready.Status), ready.Reason, ready.Message, ready.LastTransitionTime.Time
-	}
+func tenantOf(s etcdv1alpha1.EtcdStorage, now time.Time) ui.Tenant {
 	var trouble []string
-	for _, section := range explain.EtcdStorage(explain.EtcdStorageEvidence{Now: now, Storage: *s}).Sections {
+	for _, section := range explain.EtcdStorage(explain.EtcdStorageEvidence{Now: now, Storage: s}).Sections {
 		for _, l := range section.Lines {
 			if l.Attention && l.Topic != "pending" { // which ends by itself while an operator runs
 				trouble = append(trouble, l.Topic+": "+l.Text)
 			}
 		}
 	}
-	t.Trouble = strings.Join(trouble, "; ")
-	if usage := s.Status.Usage; usage != nil {
-		limit := func(n *int64) int64 {
-			if n == nil {
-				return 0
-			}
-			return *n
-		}
-		bytes := int64(0)
-		if bound := s.BytesBound(); bound != nil {
-			bytes = bound.Value()
-		}
-		t.Usage = []ui.Usage{
-			{What: "bytes", Used: usage.Bytes.Value(), Limit: bytes}, {What: "keys", Used: usage.Keys, Limit: limit(s.Spec.Quota.Keys)},
-			{What: "leases", Used: usage.Leases, Limit: limit(s.Spec.Quota.Leases)},
-		}
-	}
-	return t
+	return ui.Tenant{EtcdStorage: s, Trouble: strings.Join(trouble, "; ")}
 }
 
 // entries are the reported steps of the components, with a sentence for each place that could not be read.
-func entries(ctx context.Context, c *observe.Cluster, services serviceEvents) (out []ui.Entry, problems []string) {
+func entries(ctx context.Context, c *observe.Cluster, services serviceEvents) (out []finding.Event, problems []string) {
 	journal, err := journal(ctx, c)
 	if err != nil {
 		problems = append(problems, err.Error())
@@ -125,8 +77,8 @@ func entries(ctx context.Context, c *observe.Cluster, services serviceEvents) (o
 		problems = append(problems, services.err.Error())
 	}
 	for _, e := range append(events, services.list...) {
-		if t := c.TrustIn(&e, services.keys); t != observe.Foreign {
-			out = append(out, entryOf(&e, t))
+		if c.TrustIn(&e, services.keys) != observe.Foreign {
+			out = append(out, evidence.EventOf(c, &e, services.keys))
 		}
 	}
 	if !whole || !services.whole {
@@ -136,29 +88,40 @@ func entries(ctx context.Context, c *observe.Cluster, services serviceEvents) (o
 }
 
 // journal reads what calico-node-sync keeps of what it removed, without the objects.
-func journal(ctx context.Context, c *observe.Cluster) ([]ui.Entry, error) {
+func journal(ctx context.Context, c *observe.Cluster) ([]finding.Event, error) {
 	client, err := metadata.NewForConfig(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	var out []ui.Entry
-	for _, namespace := range c.Namespaces { // others may have ConfigMaps with the same label in theirs
-		maps := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
-		journal := metav1.ListOptions{LabelSelector: journalLabel}
-		items, err := observe.All[metav1.PartialObjectMetadata](ctx, "the journal of "+observe.NodeSync, maps.List, journal)
-		if err != nil {
-			return nil, err
-		}
-		for _, item := range items {
-			if part, _, _ := strings.Cut(item.Annotations[journalPart], "/"); part == "1" {
-				out = append(out, journalEntry(item))
+	maps, journal := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")), metav1.ListOptions{LabelSelector: journalLabel}
+	// A page of all namespaces has it, unless that may not be read, or others have many ConfigMaps with the same label.
+	first := journal
+	first.Limit = observe.Page
+	page, err := maps.List(ctx, first)
+	if err != nil || page.Continue != "" {
+		page = &metav1.PartialObjectMetadataList{}
+		for _, namespace := range c.Namespaces {
+			items, err := observe.All[metav1.PartialObjectMetadata](ctx, "the journal of "+observe.NodeSync, maps.Namespace(namespace).List, journal)
+			if err != nil {
+				return nil, err
 			}
+			for _, item := range items {
+				page.Items = append(page.Items, *item)
+			}
+		}
+	}
+	var out []finding.Event
+	for i := range page.Items {
+		item := &page.Items[i]
+		part, _, _ := strings.Cut(item.Annotations[journalPart], "/")
+		if part == "1" && slices.Contains(c.Namespaces, item.Namespace) {
+			out = append(out, journalEntry(item))
 		}
 	}
 	return out, nil
 }
 
-func journalEntry(item *metav1.PartialObjectMetadata) ui.Entry {
+func journalEntry(item *metav1.PartialObjectMetadata) finding.Event {
 	recorded := item.Annotations
 	at, err := time.Parse(time.RFC3339Nano, recorded[journalTime])
 	if err != nil {
@@ -169,16 +132,5 @@ func journalEntry(item *metav1.PartialObjectMetadata) ui.Entry {
 	if err != nil {
 		text = "steps"
 	}
-	return ui.Entry{At: at, Component: observe.NodeSync, About: recorded[journalHost], Reason: "Journaled", Text: text + ", because " + recorded[journalBecause]}
-}
-
-func entryOf(e *corev1.Event, t observe.Trust) ui.Entry {
-	about := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
-	if e.InvolvedObject.Namespace != "" {
-		about = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-	}
-	at, times := observe.LastSeen(e)
-	return ui.Entry{
-		At: at, Component: observe.SourceOf(e), Unverified: t != observe.Verified, About: about, Reason: e.Reason, Text: e.Message, Times: max(int(times), 1), Warning: e.Type == corev1.EventTypeWarning,
-	}
+	return finding.Event{At: at, Source: observe.NodeSync, About: recorded[journalHost], Reason: "Journaled", Text: text + ", because " + recorded[journalBecause]}
 }

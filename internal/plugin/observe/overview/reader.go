@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
@@ -75,38 +74,29 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
 	x := checks.New(u.cluster, u.clock)
 	u.components(ctx, x, &w) // first: what single Leases and workloads are asked for later is among those of all namespaces
-	// Calico and topologies before the Nodes, as for the command agreement.
-	sides := agreement.World{}
-	var err error
-	if sides.Calico, err = observe.ReadCalico(ctx, u.cluster); err != nil {
+	sides, err := observe.Machines(ctx, u.cluster, u.clock, u.droplets)
+	if err != nil {
 		return w, err
 	}
-	seen, served, problem := u.cluster.Topologies(ctx)
-	sides.Reflectors = observe.ReflectorsFrom(seen, problem)
 	nodes, err := u.cluster.Nodes(ctx)
 	if err != nil {
 		return w, err
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		sides.Nodes = append(sides.Nodes, observe.AgreementNode(n))
 		w.Zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
 		if reason := loadbalancer.Excluded(n); reason != "" {
 			w.Excluded = append(w.Excluded, ui.Excluded{Node: n.Name, Reason: reason})
 		}
 	}
 	w.Candidates = len(nodes)
-	if sides.Cloud, err = u.droplets(ctx, nodes); err != nil {
-		return w, err
-	}
-	sides.CleanUps, sides.Unwatched = observe.CleanUps(ctx, u.cluster, sides, u.clock), u.cluster.Unwatched(ctx, u.clock)
-	sides.Now = u.cluster.ServerTime(u.clock.Now())
 	w.Machines, w.Notes = agreement.Rows(sides), notesOf(sides)
-	u.topologies(&w, seen, served, problem, nodes)
+	u.topologies(ctx, &w, nodes)
 	waits := u.cluster.Waiting(ctx, sides.Now)
 	w.Waits, w.WaitProblem = waits.Waits, strings.Join(waits.Unread, "; ")
 	events := readServiceEvents(ctx, u.cluster)
-	w.Balancers, w.BalancerProblem = problemOf(u.balancers(ctx, nodes, events))
+	w.Balancers, err = u.balancers(ctx, nodes, events)
+	w.BalancerProblem = observe.OneLine(err)
 	u.readVolumes(ctx, &w)
 	u.tenants(ctx, &w)
 	u.doctor(ctx, x, &w)
@@ -118,14 +108,6 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	w.ReadAt = u.clock.Now()
 	w.Now = u.cluster.ServerTime(w.ReadAt)
 	return w, nil
-}
-
-// problemOf is a list, with one sentence about why it is not whole.
-func problemOf[T any](list []T, err error) ([]T, string) {
-	if err != nil {
-		return list, observe.OneLine(err)
-	}
-	return list, ""
 }
 
 // notesOf returns which sides nobody asked.
@@ -198,12 +180,13 @@ func hazards(w *ui.World) {
 // components fills in Mooring's own programs.
 func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.World) {
 	e := checks.ControllerEvidence(ctx, x)
-	w.ComponentProblem = e.Unread()
+	w.ComponentProblem = e.NotRead()
 	w.Components = doctor.Components(e)
 }
 
 // topologies fills in what is drawn.
-func (*Reader) topologies(w *ui.World, seen []v1alpha1.RouteReflectorTopology, served bool, problem error, nodes []corev1.Node) {
+func (u *Reader) topologies(ctx context.Context, w *ui.World, nodes []corev1.Node) {
+	seen, served, problem := u.cluster.Topologies(ctx)
 	w.TopologiesAbsent = !served && problem == nil
 	if problem == nil {
 		w.Topologies, problem = topology.Maps(seen, observe.DrawnNodes(nodes))
