@@ -51,6 +51,7 @@ func cloudScenarios() map[string]string {
 imagePullSecrets: [{name: registry}]
 digitaloceanCloudControllerManager:
   enabled: true
+  mode: report
   region: nyc1
   clusterID: 5a1f0c9e-0000-4000-8000-000000000000
   vpcID: 7b2e1d8f-0000-4000-8000-000000000000
@@ -120,7 +121,7 @@ func TestCloudIsSafeWithAllValues(t *testing.T) {
 func TestCloudValuesHaveEffects(t *testing.T) {
 	t.Parallel()
 	content := rendered(t, render(t, cloudNamespace, cloudScenarios()["everything"]),
-		`"imagePullSecrets":[{"name":"registry"}]`,
+		`"imagePullSecrets":[{"name":"registry"}]`, `"--mode=report"`,
 		`{"name":"REGION","value":"nyc1"}`, `{"name":"DO_CLUSTER_ID","value":"5a1f0c9e-0000-4000-8000-000000000000"}`,
 		`{"name":"DO_CLUSTER_VPC_ID","value":"7b2e1d8f-0000-4000-8000-000000000000"}`, `{"name":"DEFAULT_LB_TYPE","value":"REGIONAL"}`,
 		`{"name":"DO_API_RATE_LIMIT_QPS","value":"2.5"}`,

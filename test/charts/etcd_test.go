@@ -40,6 +40,7 @@ func etcdScenarios() map[string]string {
 imagePullSecrets: [{name: registry}]
 etcdStorageOperator:
   enabled: true
+  mode: report
   crds: {keep: false}
   core:
     urls: ["https://192.0.2.10:2379", "https://[2001:db8::1]:2379"]
@@ -113,7 +114,7 @@ func TestEtcdOperatorIsSafeWithAllValues(t *testing.T) {
 func TestEtcdOperatorValuesHaveEffects(t *testing.T) {
 	t.Parallel()
 	content := rendered(t, render(t, etcdNamespace, etcdScenarios()["everything"]),
-		`"imagePullSecrets":[{"name":"registry"}]`, `"--etcd-proxy-image-pull-secrets=registry"`, `"--core-user-rotation=24h"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
+		`"imagePullSecrets":[{"name":"registry"}]`, `"--mode=report"`, `"--etcd-proxy-image-pull-secrets=registry"`, `"--core-user-rotation=24h"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`"--etcd-core-url=https://192.0.2.10:2379,https://[2001:db8::1]:2379"`, `"--etcd-core-ca-configmap=core-ca"`, `"--etcd-core-certs-secret=core-client"`,
 		`"--etcd-core-admin-secret=core-admin"`, `"--core-tenant-users=off"`,
 		`"--etcd-proxy-image=registry.example:5000/mooring/etcd-storage-proxy@sha256:abcdef0123456789`,

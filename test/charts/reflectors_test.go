@@ -51,6 +51,7 @@ calicoRouteReflectorOperator:
 imagePullSecrets: [{name: registry}]
 calicoRouteReflectorOperator:
   enabled: true
+  mode: report
   crds: {keep: false}
   hostNetwork: false
   ports: {metrics: 8443, health: 8081}
@@ -106,7 +107,7 @@ func TestReflectorsAreSafeWithAllValues(t *testing.T) {
 func TestReflectorsValuesHaveEffects(t *testing.T) {
 	t.Parallel()
 	content := rendered(t, render(t, namespace, reflectorsScenarios()["everything"]),
-		`"imagePullSecrets":[{"name":"registry"}]`, `"--settle-period=10s"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
+		`"imagePullSecrets":[{"name":"registry"}]`, `"--mode=report"`, `"--settle-period=10s"`, `"-v=2"`, `"--metrics-cert-path=/metrics-certificate"`,
 		`{"name":"GOMEMLIMIT","value":"400MiB"}`, `"fieldPath":"spec.nodeName"`,
 		`"image":"registry.example:5000/mooring/calico-route-reflector-operator@sha256:0123456789abcdef`, `"imagePullPolicy":"Always"`,
 		`"replicas":3`, `"cpu":"1"`, `"nodeSelector":{"node-role.kubernetes.io/control-plane":""}`, `"tolerations":[{"operator":"Exists"}]`,

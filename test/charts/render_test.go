@@ -311,6 +311,6 @@ func TestNotes(t *testing.T) {
 	t.Parallel()
 	checkNotes(t, namespace, scenarios(), map[string]string{
 		"nothing": "no component is enabled", "kubernetes": "calico-node-sync (kubernetes, --mode=enforce)",
-		"everything": "It writes nothing until", "defaults of the options": "Prometheus will be refused (403)",
+		"everything": "Nothing is written until calicoNodeSync.mode is enforce", "defaults of the options": "Prometheus will be refused (403)",
 	})
 }

@@ -40,6 +40,7 @@ func TestRefusals(t *testing.T) {
 		"an unknown value":       {on + "gracePerod: 5m}", "at '/calicoNodeSync': additional properties 'gracePerod' not allowed"},
 		"an unknown inner value": {on + "metrics: {serviceMonitor: {enable: true}}}", "at '/calicoNodeSync/metrics/serviceMonitor': additional properties 'enable' not allowed"},
 		"enabled as text":        {`calicoNodeSync: {enabled: "yes"}`, "at '/calicoNodeSync/enabled': got string, want boolean"},
+		"a mode as a flag":       {"etcdStorageOperator: {enabled: true, core: {urls: [https://a:2379]}, extraArgs: [--mode=report]}", "--mode is not for here: set etcdStorageOperator.mode"},
 		"an unknown mode":        {on + "mode: observe}", "at '/calicoNodeSync/mode': value must be one of 'enforce', 'report'"},
 		"a number as duration":   {on + "gracePeriod: 300}", "at '/calicoNodeSync/gracePeriod': got number, want string"},
 		"a unitless duration":    {on + `gracePeriod: "300"}`, "at '/calicoNodeSync/gracePeriod': '300' does not match pattern"},

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,6 +47,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/startuptaint"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
@@ -64,7 +67,7 @@ func newCommand(pace machines.Config) (*cobra.Command, error) {
 	// As the upstream project: a cluster need not publish its request headers' CA for a scrape of metrics.
 	framed.Authentication.SkipInClusterLookup = true
 	setElection(&framed.Generic.LeaderElection)
-	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: pace}
+	o := &commandOptions{framework: framed, logs: logs.NewOptions(), machines: pace, mode: outputs.Enforce}
 	command := &cobra.Command{
 		Use:   Component,
 		Short: "Manage a cluster's Nodes and load balancers at DigitalOcean",
@@ -101,6 +104,7 @@ type commandOptions struct {
 	ports        firewall.Config
 	reserved     []string
 	outOfService outOfServiceOptions
+	mode         outputs.Mode
 }
 
 func controllerNames() []string {
@@ -116,6 +120,7 @@ func (o *commandOptions) addFlags(command *cobra.Command) {
 	globalflag.AddGlobalFlags(global, command.Name(), logs.SkipLoggingConfigurationFlags())
 	sections.FlagSet("digitalocean").StringVar(&o.tokenFile, "token-file", "",
 		"File with the DigitalOcean token, which may be replaced at any time. Also "+envTokenFile+"; a token that does not change may be in "+envToken+".")
+	sections.FlagSet("digitalocean").StringVar((*string)(&o.mode), "mode", string(o.mode), outputs.ModeUsage)
 	defaults.AddFlag(sections.FlagSet("digitalocean"), &o.defaults)
 	sections.FlagSet("digitalocean").Var(firewall.AllowFlag{Config: &o.ports}, "firewall-allow-reserved-ports",
 		"Allow Services to open ports in the firewall that the machines use themselves: all (true), or some, such as "+
@@ -192,11 +197,11 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	if err != nil {
 		return environment.withoutToken(err)
 	}
-	if err := o.outOfService.check(); err != nil {
+	if err := errors.Join(o.mode.Validate(), o.outOfService.check()); err != nil {
 		return err
 	}
 	environment.ports, environment.takeOver, environment.outOfService = o.ports, o.takeOver, o.outOfService
-	environment.startupTaint = o.startupTaint
+	environment.startupTaint, environment.mode = o.startupTaint, o.mode
 	if environment.requireTag = o.requireTag; o.requireTag && environment.clusterID == "" {
 		return fmt.Errorf("--require-cluster-tag needs %s", envClusterID)
 	}
@@ -223,7 +228,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	}
 	build := buildinfo.Get()
 	log.Info("Starting", "version", build.Version, "commit", build.Commit)
-	return supervise(ctx, config.Complete(), cloud)
+	return supervise(ctx, config.Complete(), cloud, o.transport(log))
 }
 
 // checkCluster says at once that no cluster is named, which the framework would find out later and with other words.
@@ -247,6 +252,17 @@ func (o *commandOptions) startLogging(flags *pflag.FlagSet) (logr.Logger, error)
 	return logging.Install(logging.NewHandler(os.Stderr, ours), ours), nil
 }
 
+// transport returns what the clients of all controllers send through, ours and the framework's. What the framework would
+// write in mode report is logged once for each object.
+func (o *commandOptions) transport(log logr.Logger) func(http.RoundTripper) http.RoundTripper {
+	var told sync.Map
+	return o.mode.Transport(outsideRounds(), func(verb, path string) {
+		if _, again := told.LoadOrStore(verb+path, nil); !again {
+			log.Info("Would write to the API server, but this is a dry run", "verb", verb, "path", path)
+		}
+	})
+}
+
 // build asks DigitalOcean for what must be known before anything starts, and puts the provider together.
 func build(ctx context.Context, e environment, config machines.Config, log logr.Logger) (*provider.Provider, error) {
 	registry := legacyregistry.Registerer()
@@ -267,18 +283,18 @@ func build(ctx context.Context, e environment, config machines.Config, log logr.
 		return nil, err
 	}
 	registry.MustRegister(buildinfo.Get().Collector(Component))
-	config.Labels = e.nodeLabels
+	config.Labels, config.Mode = e.nodeLabels, e.mode
 	config.Tag, config.RequireTag = loadbalancer.ClusterTag(e.clusterID), e.requireTag
 	gate := &reconcile.Gate{}
 	instances := machines.New(client, machines.NewSnapshot(client, clock.RealClock{}), config, clock.RealClock{}, registry)
 	controller := balancers.New(balancers.Options{
-		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
+		API: client, Fleet: instances, Metrics: balancers.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate, Mode: e.mode,
 		TakeOverAny: e.takeOver, Domains: e.domains, Identities: instances.Identities,
 		Cluster: loadbalancer.Cluster{ID: e.clusterID, Region: region, VPC: e.vpc, DefaultType: e.defaultType, Defaults: e.defaults},
 	})
 	leftovers.NewMetrics(registry).Count(controller.Known)
 	common := provider.Common{Instances: instances, Controller: controller}
-	others := append(extras(e, client, common, gate, log, registry), e.outOfService.controller(client, instances, gate, log, registry))
+	others := append(extras(e, client, common, gate, log, registry), e.outOfService.controller(client, instances, gate, e.mode, log, registry))
 	return provider.New(gate, instances, controller, others...).Probing(client), nil
 }
 
@@ -288,18 +304,20 @@ func extras(e environment, client *doapi.Client, common provider.Common, gate *r
 	var out []provider.Extra
 	if e.firewallName != "" {
 		out = append(out, firewalls.New(firewalls.Options{
-			API: client, Surroundings: common, Gate: gate, Clock: clock.RealClock{}, Log: log, Metrics: firewalls.NewMetrics(registry),
+			API: client, Surroundings: common, Gate: gate, Clock: clock.RealClock{}, Log: log, Mode: e.mode,
+			Metrics: firewalls.NewMetrics(registry),
 			Config: firewall.Config{Name: e.firewallName, Tags: e.firewallTags, DefaultType: e.defaultType, Defaults: e.defaults,
 				AllowReserved: e.ports.AllowReserved, Allowed: e.ports.Allowed, Reserved: e.ports.Reserved},
 		}))
 	}
 	if e.clusterID != "" {
 		out = append(out, clustertag.New(clustertag.Options{
-			API: client, Surroundings: common, Gate: gate, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log, Metrics: clustertag.NewMetrics(registry),
+			API: client, Surroundings: common, Gate: gate, ClusterID: e.clusterID, Clock: clock.RealClock{}, Log: log,
+			Mode: e.mode, Metrics: clustertag.NewMetrics(registry),
 		}))
 	}
 	if e.startupTaint {
-		out = append(out, startuptaint.New(clock.RealClock{}, gate, log))
+		out = append(out, startuptaint.New(clock.RealClock{}, gate, e.mode, log))
 	}
 	return out
 }

@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,14 +17,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mooring-dev/mooring/internal/platform/eventsign"
-	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // controllerClients make the clients of the controllers, ours and the framework's: within a round they write what the
 // controller declares, and their Events are signed unless the signer is nil.
 type controllerClients struct {
 	cloudprovider.ControllerClientBuilder
-	signer *eventsign.Signer
+	signer    *eventsign.Signer
+	transport func(http.RoundTripper) http.RoundTripper
 }
 
 // Config implements cloudprovider.ControllerClientBuilder.
@@ -32,7 +33,7 @@ func (c controllerClients) Config(name string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the settings of the client of %s: %w", name, err)
 	}
-	config.Wrap(outputs.Guard)
+	config.Wrap(c.transport)
 	return config, nil
 }
 

@@ -34,7 +34,7 @@ func TestControllersWriteWhatTheyDeclare(t *testing.T) {
 		"one account":  clientbuilder.SimpleControllerClientBuilder{ClientConfig: c.Config},
 		"one for each": clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(c.Config), c.Client.CoreV1(), metav1.NamespaceSystem),
 	} {
-		client := must.Get(controllerClients{builder, nil}.Client("declared")).Or(t)
+		client := must.Get(controllerClients{builder, nil, outputs.Guard}.Client("declared")).Or(t)
 		ctx := outputs.Within(t.Context(), "tests", []outputs.Write{{System: outputs.Kubernetes, Kind: "secrets", Verbs: []string{"patch"}}})
 		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "undeclared"}}, metav1.CreateOptions{})
 		if !errors.Is(err, outputs.ErrUndeclared) {

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi/metadata"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Environment variables. Those without a word are the upstream project's, with its meaning and defaults: MUST NOT change.
@@ -50,7 +51,8 @@ type environment struct {
 	requireTag                          bool            // --require-cluster-tag
 	startupTaint                        bool            // --volume-startup-taint
 	outOfService                        outOfServiceOptions
-	firewallTags                        []string // without blanks, none of them empty; there are some if and only if there is a name
+	mode                                outputs.Mode // --mode
+	firewallTags                        []string     // without blanks, none of them empty; there are some if and only if there is a name
 	debugAddr, metricsAddr              string
 	defaults                            annotation.Defaults
 	doubts                              []annotation.Warning // about the defaults

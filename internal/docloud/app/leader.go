@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -46,9 +47,11 @@ const (
 //
 // When ctx ends, the order is what makes giving the Lease back safe: no new write to DigitalOcean begins, those under way end, the
 // controllers stop, and only then is the Lease released. Anyone who is not done in time does not release it.
-func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider) error {
+func supervise(
+	ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider, transport func(http.RoundTripper) http.RoundTripper,
+) error {
 	if !config.ComponentConfig.Generic.LeaderElection.LeaderElect || leadermigration.Enabled(&config.ComponentConfig.Generic) {
-		return superviseAlone(ctx, config, cloud)
+		return superviseAlone(ctx, config, cloud, transport)
 	}
 	signer, err := eventsign.New()
 	if err != nil {
@@ -69,7 +72,7 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- runFramework(work, config, signer, &candidate{Provider: cloud, leading: leading}, watch)
+		failed <- runFramework(work, config, controllerClients{config.ClientBuilder, signer, transport}, &candidate{Provider: cloud, leading: leading}, watch)
 	}()
 	go func() {
 		defer close(lost)
@@ -95,11 +98,15 @@ func supervise(ctx context.Context, config *frameworkconfig.CompletedConfig, clo
 }
 
 // superviseAlone runs the framework without an election of ours until ctx ends and the writes to DigitalOcean that are under way have ended.
-func superviseAlone(ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider) error {
+func superviseAlone(
+	ctx context.Context, config *frameworkconfig.CompletedConfig, cloud *provider.Provider, transport func(http.RoundTripper) http.RoundTripper,
+) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- runFramework(work, config, nil, cloud, nil) }()
+	go func() {
+		failed <- runFramework(work, config, controllerClients{config.ClientBuilder, nil, transport}, cloud, nil)
+	}()
 	select {
 	case err := <-failed:
 		return err
@@ -154,12 +161,12 @@ func newElector(
 	return elector, nil
 }
 
-// runFramework runs the framework's controllers until ctx ends. signer and watch are nil if nobody is elected here.
+// runFramework runs the framework's controllers with these clients until ctx ends. watch is nil if nobody is elected here.
 func runFramework(
-	ctx context.Context, config *frameworkconfig.CompletedConfig, signer *eventsign.Signer, cloud cloudprovider.Interface,
+	ctx context.Context, config *frameworkconfig.CompletedConfig, clients controllerClients, cloud cloudprovider.Interface,
 	watch *leaderelection.HealthzAdaptor,
 ) error {
-	config.ClientBuilder = controllerClients{config.ClientBuilder, signer}
+	config.ClientBuilder = clients
 	initializers := framework.ConstructControllerInitializers(constructors(), config, cloud)
 	if watch != nil {
 		initializers[electionCheck] = func(context.Context, genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {

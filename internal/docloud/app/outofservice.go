@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
@@ -44,11 +45,11 @@ func (o *outOfServiceOptions) check() error {
 }
 
 // controller returns the controller of the taint, for which Nodes of machines that are gone wait.
-func (o *outOfServiceOptions) controller(client *doapi.Client, instances *machines.Instances, gate *reconcile.Gate, log logr.Logger, registry prometheus.Registerer) *shutdowns.Controller {
+func (o *outOfServiceOptions) controller(client *doapi.Client, instances *machines.Instances, gate *reconcile.Gate, mode outputs.Mode, log logr.Logger, registry prometheus.Registerer) *shutdowns.Controller {
 	config := outofservice.DefaultConfig()
 	config.Grace = o.grace
 	c := shutdowns.New(shutdowns.Options{
-		API: client, Surroundings: instances, Enabled: o.enabled, Config: config, Metrics: shutdowns.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate,
+		API: client, Surroundings: instances, Enabled: o.enabled, Config: config, Metrics: shutdowns.NewMetrics(registry), Clock: clock.RealClock{}, Log: log, Gate: gate, Mode: mode,
 	})
 	instances.Departing(c.Departing)
 	return c

@@ -33,7 +33,7 @@ func newClient(e environment, userAgent string, metrics *doapi.Metrics) (*doapi.
 		return nil, fmt.Errorf("the DigitalOcean token in %s: %w", envToken, err)
 	}
 	client, err := doapi.New(doapi.Options{
-		URL: e.url, Token: token, UserAgent: userAgent, QPS: e.qps, Clock: clock.RealClock{}, Metrics: metrics,
+		URL: e.url, Token: token, UserAgent: userAgent, QPS: e.qps, Mode: e.mode, Clock: clock.RealClock{}, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", envURL, err)

@@ -112,6 +112,9 @@ type Options struct {
 	Log     logr.Logger
 	Timing  Timing
 	Gate    *reconcile.Gate
+	// Mode is whether plans are applied. In mode report a Service that the framework has in hand counts as one with its
+	// finalizer, which the framework could not write.
+	Mode outputs.Mode
 	// TakeOverAny lets every Service take over any load balancer of the account by naming its ID, as the upstream project does.
 	TakeOverAny bool
 	// Domains are those for which the Services of all namespaces may have certificates, in the form of
@@ -223,16 +226,8 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 		},
 		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again",
 		Time: time.Hour, // each call has its own bound
-		Writes: []outputs.Write{
-			{System: outputs.DigitalOcean, Kind: "v2/load_balancers", Verbs: []string{"POST"}},
-			{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}", Verbs: []string{"PUT", "DELETE"}},
-			{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}/droplets", Verbs: []string{"POST", "DELETE"}},
-			{System: outputs.DigitalOcean, Kind: "v2/certificates", Verbs: []string{"POST"}},
-			{System: outputs.Kubernetes, Kind: "services", Verbs: []string{"patch"}},
-			{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
-			// The account's record.
-			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}},
-		},
+		Mode: c.o.Mode, Because: func(s *scene, step loadbalancer.Step) string { return s.because(step) },
+		Writes:  Writes(),
 		Observe: c.observe, Plan: (*scene).plan, Save: c.remember, Report: c.report,
 		Satisfy: func(ctx context.Context, s *scene, n loadbalancer.Needs) (reconcile.Learned, error) {
 			return s.read(ctx, n), nil
@@ -241,6 +236,20 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 	})
 	r.Events = &events.FakeRecorder{}
 	return r
+}
+
+// Writes are all that a round writes.
+func Writes() []outputs.Write {
+	return []outputs.Write{
+		{System: outputs.DigitalOcean, Kind: "v2/load_balancers", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}", Verbs: []string{"PUT", "DELETE"}},
+		{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}/droplets", Verbs: []string{"POST", "DELETE"}},
+		{System: outputs.DigitalOcean, Kind: "v2/certificates", Verbs: []string{"POST"}},
+		{System: outputs.Kubernetes, Kind: "services", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+		// The account's record.
+		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}},
+	}
 }
 
 // listedAt is when something was listed, the zero time while no Service wants a load balancer: then nothing is.
@@ -366,7 +375,7 @@ func (c *Controller) observe(ctx context.Context, key string) (*scene, error) {
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading service %s: %w", key, err)
-	case !loadbalancer.InHand(service):
+	case !loadbalancer.InHand(c.rehearsed(service)):
 		return nil, nil
 	}
 	return c.begin(ctx, service, loadbalancer.Keep, false), nil

@@ -33,6 +33,8 @@ type scene struct {
 	// happened.
 	notes, said []loadbalancer.Note
 	complete    bool
+	// would are the steps of a round in which none is made.
+	would []loadbalancer.Step
 	// urgent reports that reads are as urgent as making and deleting.
 	urgent bool
 }
@@ -43,7 +45,7 @@ func (c *Controller) begin(ctx context.Context, service *corev1.Service, intent 
 	unfinished := &loadbalancer.Refusal{Err: errors.New("no plan for the load balancer succeeds")}
 	end := loadbalancer.End{Outcome: loadbalancer.OutcomeFailed, Refusal: unfinished}
 	p := &scene{c: c, epoch: c.o.API.Epoch(), end: end, world: loadbalancer.World{
-		Service: service, Cluster: c.o.Cluster, Intent: intent, Asked: asked, Memory: c.recall(service),
+		Service: c.rehearsed(service), Cluster: c.o.Cluster, Intent: intent, Asked: asked, Memory: c.recall(service),
 		Pace: loadbalancer.Pace{
 			Pending: t.Pending, Change: t.Change, Poll: t.Poll, Resync: t.Resync, ListAge: t.ListAge, CertificateAge: t.CertificateAge,
 			CertificateDoubt: t.CertificateDoubt, Unanswered: t.Unanswered,
@@ -78,6 +80,10 @@ func (p *scene) plan() (out reconcile.Plan[loadbalancer.Needs, loadbalancer.Step
 	case plan.End != nil:
 		p.end = *plan.End
 	case p.plans > longest:
+	case plan.Step != nil && p.c.rehearses():
+		if p.rehearse(*plan.Step) {
+			return p.plan()
+		}
 	case plan.Step != nil:
 		out.Steps, out.Again = []loadbalancer.Step{*plan.Step}, true
 		return out
@@ -85,6 +91,7 @@ func (p *scene) plan() (out reconcile.Plan[loadbalancer.Needs, loadbalancer.Step
 		out.Needs = []loadbalancer.Needs{plan.Needs}
 		return out
 	}
+	out.Steps = p.would
 	if w.Intent != loadbalancer.Keep {
 		return out // who asked comes back
 	}

@@ -48,7 +48,7 @@ func (c *Controller) report(ctx context.Context, r *reconcile.Round[*scene, load
 // written is written after the next reconcile: nothing depends on it.
 func (p *scene) settle(ctx context.Context) {
 	service := p.world.Service
-	if p.world.Intent != loadbalancer.Keep || service.DeletionTimestamp != nil {
+	if p.c.rehearses() || p.world.Intent != loadbalancer.Keep || service.DeletionTimestamp != nil {
 		return
 	}
 	want, changed := loadbalancer.Synced(service, p.end, slices.Concat(p.notes, p.said), p.c.o.Clock.Now())

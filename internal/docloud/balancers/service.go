@@ -65,7 +65,7 @@ func (c *Controller) read(ctx context.Context, service *corev1.Service) (*corev1
 	}
 	for i := range list.Items {
 		if list.Items[i].UID == service.UID {
-			return &list.Items[i], nil
+			return c.rehearsed(&list.Items[i]), nil
 		}
 	}
 	return nil, fmt.Errorf("service %s does not exist any more", keyOf(service))

@@ -75,6 +75,7 @@ type Options struct {
 	Timing    Timing
 	// Gate is what all writes pass, nil for one of its own.
 	Gate *reconcile.Gate
+	Mode outputs.Mode
 }
 
 // Metrics report on tagging. Their names are a contract with dashboards and alerts: MUST NOT change.
@@ -126,15 +127,20 @@ func New(o Options) *Controller {
 	c.Runner = reconcile.New(reconcile.Options[*untagged, reconcile.None, *untagged, reconcile.None]{
 		// A round that failed is made again when the next one is due: a tag is in no hurry.
 		LoopOptions: reconcile.LoopOptions{Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, First: c.timing.First, Resync: c.timing.Every},
-		Log:         c.Log, Failure: "Load balancers could not be tagged, will try again", Time: 2 * time.Minute,
-		Writes: []outputs.Write{
-			{System: outputs.DigitalOcean, Kind: "v2/tags", Verbs: []string{"POST"}},
-			{System: outputs.DigitalOcean, Kind: "v2/tags/{name}/resources", Verbs: []string{"POST"}},
-			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
-		},
+		Log:         c.Log, Failure: "Load balancers could not be tagged, will try again", Time: 2 * time.Minute, Mode: o.Mode,
+		Writes:  Writes(),
 		Observe: c.observe, Plan: plan, Trusted: o.Surroundings.Trusted, Apply: c.put, Report: c.report,
 	})
 	return c
+}
+
+// Writes are all that a round writes.
+func Writes() []outputs.Write {
+	return []outputs.Write{
+		{System: outputs.DigitalOcean, Kind: "v2/tags", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/tags/{name}/resources", Verbs: []string{"POST"}},
+		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
+	}
 }
 
 // Follow reads Services, and the Nodes that the surroundings look at, from informers that somebody else starts.

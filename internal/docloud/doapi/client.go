@@ -45,6 +45,8 @@ type Options struct {
 	UserAgent string
 	// QPS bounds the client's calls per second, 0 for no bound.
 	QPS float64
+	// Mode report refuses all calls that write.
+	Mode outputs.Mode
 	// Transport carries the requests, http.DefaultTransport if it is nil.
 	Transport http.RoundTripper
 	Clock     clock.Clock
@@ -59,6 +61,7 @@ type Client struct {
 	http      *http.Client
 	token     TokenSource
 	userAgent string
+	mode      outputs.Mode
 	limiter   *rate.Limiter
 	clock     clock.Clock
 	metrics   *Metrics
@@ -83,7 +86,7 @@ func New(o Options) (*Client, error) {
 		base.Path += "/"
 	}
 	c := &Client{
-		base: base, token: o.Token, userAgent: o.UserAgent, clock: o.Clock, metrics: o.Metrics,
+		base: base, token: o.Token, userAgent: o.UserAgent, mode: o.Mode, clock: o.Clock, metrics: o.Metrics,
 		http: &http.Client{Transport: o.Transport, CheckRedirect: refuseRedirect},
 	}
 	if c.clock == nil {
@@ -120,10 +123,8 @@ type failure struct {
 
 // do makes a call, again if that can help and does no harm, and decodes the answer. Every error is an *Error, but for one of ctx or of the token.
 func (c *Client) do(ctx context.Context, call call) error {
-	if call.method != http.MethodGet {
-		if err := outputs.Allowed(ctx, outputs.DigitalOcean, call.route, call.method); err != nil {
-			return err
-		}
+	if err := c.allowed(ctx, call); err != nil {
+		return err
 	}
 	var body []byte
 	if call.body != nil {
@@ -153,6 +154,17 @@ func (c *Client) do(ctx context.Context, call call) error {
 			return err
 		}
 	}
+}
+
+// allowed returns an error for a write that is not declared, and for all in mode report.
+func (c *Client) allowed(ctx context.Context, call call) error {
+	switch {
+	case call.method == http.MethodGet:
+		return nil
+	case c.mode == outputs.Report:
+		return fmt.Errorf("%s %s: --mode is %s: %w", call.method, call.route, c.mode, outputs.ErrUndeclared)
+	}
+	return outputs.Allowed(ctx, outputs.DigitalOcean, call.route, call.method)
 }
 
 // attempt makes a call once.

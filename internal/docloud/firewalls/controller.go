@@ -76,6 +76,7 @@ type Options struct {
 	Timing  Timing
 	// Gate is what all writes pass, nil for one of its own.
 	Gate *reconcile.Gate
+	Mode outputs.Mode
 	// Namespace bounds the Services that are looked at, empty for all. It is for tests that share an API server.
 	Namespace string
 }
@@ -89,6 +90,7 @@ type Controller struct {
 	clock        clock.WithTicker
 	log          logr.Logger
 	timing       Timing
+	mode         outputs.Mode
 	namespace    string
 
 	*reconcile.Runner[*scene, need, step, reconcile.None]
@@ -112,24 +114,29 @@ func New(o Options) *Controller {
 	t := o.Timing.withDefaults()
 	c := &Controller{
 		api: instrumented{o.API, o.Metrics, o.Clock}, surroundings: o.Surroundings, config: o.Config, metrics: o.Metrics, clock: o.Clock,
-		log: o.Log.WithName("firewall"), timing: t, namespace: o.Namespace,
+		log: o.Log.WithName("firewall"), timing: t, mode: o.Mode, namespace: o.Namespace,
 	}
 	c.Runner = reconcile.New(reconcile.Options[*scene, need, step, reconcile.None]{
 		LoopOptions: reconcile.LoopOptions{
 			Name: "firewall", Clock: o.Clock, Gate: o.Gate, // the upstream project's name, which is a label of metrics
 			Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
 		},
-		Log: c.log.WithValues("name", o.Config.Name), Failure: "The reconcile of the firewall failed, will try again", Time: t.Pass, Keyless: true,
-		Writes: []outputs.Write{
-			{System: outputs.DigitalOcean, Kind: "v2/firewalls", Verbs: []string{"POST"}},
-			{System: outputs.DigitalOcean, Kind: "v2/firewalls/{id}", Verbs: []string{"PUT"}},
-			{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
-			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
-		},
+		Log: c.log.WithValues("name", o.Config.Name), Failure: "The reconcile of the firewall failed, will try again", Time: t.Pass, Keyless: true, Mode: o.Mode,
+		Writes:  Writes(),
 		Observe: c.observe, Plan: c.plan, Satisfy: c.satisfy, Trusted: o.Surroundings.Trusted, Apply: c.write, NotBefore: doapi.NotBefore, Report: c.report,
 	})
 	c.Events = &events.FakeRecorder{}
 	return c
+}
+
+// Writes are all that a round writes.
+func Writes() []outputs.Write {
+	return []outputs.Write{
+		{System: outputs.DigitalOcean, Kind: "v2/firewalls", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/firewalls/{id}", Verbs: []string{"PUT"}},
+		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
+	}
 }
 
 // Follow reads Services from an informer that somebody else starts.

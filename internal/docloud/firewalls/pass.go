@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
@@ -116,7 +117,7 @@ func (c *Controller) plan(s *scene) (p reconcile.Plan[need, step, reconcile.None
 	switch {
 	case err != nil:
 		p.Refusals = []error{err}
-	case last != nil && !c.memory.record.Holds(*last):
+	case last != nil && !c.memory.record.Holds(*last) && c.mode != outputs.Report:
 		p.Steps, p.Again = []step{{name: c.config.Name, record: true}}, true
 	case last != nil && len(differences) == 0:
 	case !s.known[theFirewall]:

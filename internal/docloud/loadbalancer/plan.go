@@ -106,6 +106,13 @@ type Step struct {
 // String implements fmt.Stringer.
 func (s Step) String() string { return string(s.Kind) }
 
+// AtDigitalOcean reports whether the step is a write to DigitalOcean.
+func (s Step) AtDigitalOcean() bool {
+	return slices.Contains([]StepKind{
+		StepCertificate, StepCreate, StepUpdate, StepAddTargets, StepRemoveTargets, StepDelete,
+	}, s.Kind)
+}
+
 // Outcome is what a pass came to; it is the label of a metric and MUST not be changed.
 type Outcome string
 

@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Config says how Instances works. Its zero value is not useful; see [DefaultConfig].
@@ -60,6 +61,8 @@ type Config struct {
 	// Tag is the cluster's tag, empty for none. With RequireTag only droplets that have it are targets of load balancers.
 	Tag        string
 	RequireTag bool
+	// Mode is whether Nodes are deleted that are given up: in mode report they are not, and not counted.
+	Mode outputs.Mode
 }
 
 // DefaultConfig returns what the product uses: on behalf of Nodes that are not ready at most 240 calls in an hour for lists and 360 by ID,
@@ -294,7 +297,9 @@ func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 				return true, err
 			}
 		}
-		m.reporter.gone(node, v)
+		if m.config.Mode != outputs.Report {
+			m.reporter.gone(node, v)
+		}
 		return false, nil
 	default:
 		return true, errors.New(v.Message)

@@ -82,6 +82,7 @@ type Options struct {
 	Log     logr.Logger
 	// Gate is what all writes pass, nil for one of its own.
 	Gate *reconcile.Gate
+	Mode outputs.Mode
 	// RecordName is the name of the Lease with the record; empty for [outofservice.RecordName].
 	RecordName string
 }
@@ -131,16 +132,21 @@ func (c *Controller) reconcile() *reconcile.Runner[*scene, need, outofservice.St
 			Name: "digitalocean-out-of-service", Clock: c.Clock, Gate: c.Gate, First: time.Second,
 			Resync: time.Minute, FirstRetry: c.timing.Every, LastRetry: time.Minute,
 		},
-		Log: c.Log, Failure: "Machines that are off were not taken out of service, will try again",
-		Writes: []outputs.Write{
-			{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}},
-			{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the record, and the account's
-		},
+		Log: c.Log, Failure: "Machines that are off were not taken out of service, will try again", Mode: c.Mode,
+		Writes:  Writes(),
 		Observe: c.observe, Plan: c.plan, Satisfy: c.ask, Always: removes,
 		Trusted: func(ctx context.Context) error { return c.Surroundings.TrustedNow(ctx) },
 		Subject: func(s outofservice.Step) string { _, uid := s.On(); return uid },
 		Save:    c.record.save, Apply: c.apply, Report: c.report,
 	})
+}
+
+// Writes are all that a round writes.
+func Writes() []outputs.Write {
+	return []outputs.Write{
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the record, and the account's
+	}
 }
 
 // Follow reads Nodes from an informer that somebody else starts. A Node that becomes ready or not ready is looked at now.

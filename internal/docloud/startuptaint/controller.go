@@ -38,19 +38,24 @@ type Controller struct {
 }
 
 // New makes a Controller that does nothing until it is started and follows Nodes. Its writes pass the gate, if there is one.
-func New(clk clock.WithTicker, gate *reconcile.Gate, log logr.Logger) *Controller {
+func New(clk clock.WithTicker, gate *reconcile.Gate, mode outputs.Mode, log logr.Logger) *Controller {
 	c := &Controller{log: log.WithName("startup-taint")}
 	c.Runner = reconcile.New(reconcile.Options[World, reconcile.None, Remove, reconcile.None]{
 		LoopOptions: reconcile.LoopOptions{
 			Name: "digitalocean-startup-taint", Clock: clk, Gate: gate, First: time.Second,
 			Resync: 5 * time.Minute, FirstRetry: time.Second, LastRetry: time.Minute,
 		},
-		Log: c.log, Failure: "Start-up taints were not removed, will try again", Time: time.Minute,
-		Writes:  []outputs.Write{{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}}},
+		Log: c.log, Failure: "Start-up taints were not removed, will try again", Time: time.Minute, Mode: mode,
+		Writes:  Writes(),
 		Observe: c.observe, Plan: MakePlan, Apply: c.apply,
 		Subject: func(r Remove) string { return string(r.UID) },
 	})
 	return c
+}
+
+// Writes are all that a round writes.
+func Writes() []outputs.Write {
+	return []outputs.Write{{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}}}
 }
 
 // Follow reads Nodes and CSINodes from informers that somebody else starts. A Node that gets the taint and a driver that is

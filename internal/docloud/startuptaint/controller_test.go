@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/startuptaint"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/cloud"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -28,7 +29,7 @@ func TestAMachineJoins(t *testing.T) {
 	t.Parallel()
 	cloud.Both(t, digitalocean.Options{}, func(t *testing.T, w *cloud.World) {
 		p := w.NewProgram(nil)
-		c := startuptaint.New(clock.RealClock{}, nil, logr.Discard())
+		c := startuptaint.New(clock.RealClock{}, nil, outputs.Enforce, logr.Discard())
 		c.Follow(p.Informers)
 		p.Run(c.Start)
 		early, late, never := w.NodeName("early"), w.NodeName("late"), w.NodeName("never")

@@ -93,6 +93,9 @@ type Options struct {
 	// Random is where keys, serial numbers and passwords come from.
 	Random io.Reader
 	Timing Timing
+	// Mode is whether plans are applied. In mode report EtcdStorages keep their status, and the core is neither compacted
+	// nor defragmented.
+	Mode outputs.Mode
 	// Wrote is told of each step before and after it is carried out; nil for nobody. Tests end the process there.
 	Wrote func(step operator.Step, done bool)
 }
@@ -135,10 +138,13 @@ type denial struct{ storage, destination string }
 
 // New makes a Reconciler that does nothing until its manager runs.
 func New(o Options) *Reconciler {
+	if o.Mode == outputs.Report {
+		o.Events, o.Timing.History, o.Timing.Upkeep = nil, 0, 0
+	}
 	r := &Reconciler{Options: o, usage: map[string]measured{}, cores: map[string]string{}, kept: map[string]*scene{}}
 	r.rounds = reconcile.New(options{
 		LoopOptions: reconcile.LoopOptions{Name: "etcdstorage", Clock: o.Clock, Workers: 4, FirstRetry: 200 * time.Millisecond, LastRetry: time.Minute},
-		Log:         o.Log, Failure: "An EtcdStorage was not reconciled, will try again", Writes: Writes(),
+		Log:         o.Log, Failure: "An EtcdStorage was not reconciled, will try again", Writes: Writes(), Mode: o.Mode,
 		Time:    time.Hour, // the slowest step deletes all keys of a tenant
 		Observe: r.observe, Plan: decide, Apply: r.step, Report: r.conclude,
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/conditions"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
@@ -71,7 +72,7 @@ func (r *Reconciler) report(ctx context.Context, s *scene, failed trouble) (time
 	is := r.statusOf(s, storage.Status, s.plan, failed)
 	r.Metrics.observe(s, is)
 	next := r.next(s, s.plan, is)
-	if equality.Semantic.DeepEqual(storage.Status, is) || s.object.GetDeletionTimestamp() != nil && len(s.object.GetFinalizers()) == 0 {
+	if r.Mode == outputs.Report || equality.Semantic.DeepEqual(storage.Status, is) || s.object.GetDeletionTimestamp() != nil && len(s.object.GetFinalizers()) == 0 {
 		return next, nil
 	}
 	if err := r.writeStatus(ctx, s.object, is); err != nil {
@@ -124,7 +125,7 @@ func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
 	}
 	set(conditions.Ready, metav1.ConditionFalse, s.malformed+"; correct it, nothing is done for it meanwhile")
 	r.Metrics.observe(s, v1alpha1.EtcdStorageStatus{Conditions: list})
-	if !changed {
+	if r.Mode == outputs.Report || !changed {
 		return nil
 	}
 	is := map[string]any{"observedGeneration": s.object.GetGeneration(), "conditions": list}

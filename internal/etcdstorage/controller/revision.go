@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // The ConfigMap in the operator's namespace with what is kept of the core outside of the core, and its key. MUST NOT change: an operator of another version
@@ -52,7 +53,7 @@ func (r *Reconciler) watchCore(ctx context.Context) error {
 		return err // it may be somebody else's
 	}
 	next := record.Observe(r.Clock.Now(), id, revision)
-	if next == record {
+	if next == record || r.Mode == outputs.Report {
 		return nil
 	}
 	if err := r.writeCoreRecord(ctx, next, object); err != nil {

@@ -4,12 +4,11 @@
 package controller
 
 import (
-	"strings"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 func rule(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
@@ -47,18 +46,6 @@ func NamespaceRights() []rbacv1.PolicyRule {
 }
 
 // Writes are all writes of the operator with these rights.
-func Writes() (out []outputs.Write) {
-	for _, rule := range append(ClusterRights(), NamespaceRights()...) {
-		for _, kind := range rule.Resources {
-			resource, subresource, has := strings.Cut(kind, "/")
-			if group := rule.APIGroups[0]; group != "" {
-				resource += "." + group
-			}
-			if has {
-				resource += "/" + subresource
-			}
-			out = append(out, outputs.Write{System: outputs.Kubernetes, Kind: resource, Verbs: rule.Verbs})
-		}
-	}
-	return out
+func Writes() []outputs.Write {
+	return reconcile.Granted(append(ClusterRights(), NamespaceRights()...))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/logging"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
-	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Component is the name of the program.
@@ -53,7 +52,7 @@ func operate(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	config.Wrap(outputs.Guard)
+	config.Wrap(o.manager.Mode.Transport(nil, nil))
 	scheme, err := controller.NewScheme()
 	if err != nil {
 		return err
@@ -103,6 +102,6 @@ func addReconciler(mgr *manager.Manager, o *options, log logr.Logger, live clien
 	return controller.New(controller.Options{
 		Reader: mgr.GetCache(), Client: live, Core: connection, Settings: o.settings, AdminSecret: o.adminSecret, Events: mgr.GetEventRecorder(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{}, Log: log,
-		Random: rand.Reader, Timing: o.timing,
+		Random: rand.Reader, Timing: o.timing, Mode: o.manager.Mode,
 	}).SetupWithManager(mgr)
 }

@@ -109,14 +109,21 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-func (o *options) writes() bool { return !o.dryRun && o.mode == modeEnforce }
+func (o *options) writes() bool { return o.mode() == outputs.Enforce }
+
+func (o *options) mode() outputs.Mode {
+	if o.dryRun {
+		return outputs.Report
+	}
+	return o.manager.Mode
+}
 
 func newManager(ctx context.Context, o *options, log logr.Logger) (*manager.Manager, error) {
 	config, err := o.Cluster()
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(outputs.Guard)
+	config.Wrap(o.mode().Transport(nil, nil))
 	return manager.New(ctx, o.manager, config, manager.Config{
 		Component: Component,
 		Logger:    log,

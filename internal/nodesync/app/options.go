@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -22,17 +21,10 @@ import (
 // Component is the binary's name, in metrics, user agent and Lease. It MUST NOT change: two versions with different Leases would both lead.
 const Component = "calico-node-sync"
 
-// Modes of --mode.
-const (
-	modeEnforce = "enforce"
-	modeReport  = "report"
-)
-
 type options struct {
 	manager  manager.Options
 	logging  logging.Options
 	settings commands.Settings
-	mode     string
 	journal  journalOptions
 	// eventsDeployment is the Deployment that Events are about.
 	eventsDeployment string
@@ -41,7 +33,7 @@ type options struct {
 
 func newOptions() *options {
 	return &options{
-		manager: manager.DefaultOptions(controller.LeaseName), settings: commands.NewSettings(), mode: modeEnforce, journal: newJournalOptions(),
+		manager: manager.DefaultOptions(controller.LeaseName), settings: commands.NewSettings(), journal: newJournalOptions(),
 		eventsDeployment: controller.DeploymentName,
 	}
 }
@@ -54,7 +46,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.journal.addFlags(fs)
 	fs.StringVar(&o.eventsDeployment, "events-deployment", o.eventsDeployment,
 		"Deployment in the program's own namespace that Events are about; the Namespace itself if there is none.")
-	fs.StringVar(&o.mode, "mode", o.mode, "enforce, or report: plan and report, write nothing.")
 	fs.BoolVar(&o.dryRun, "dry-run", o.dryRun, "The same as --mode=report.")
 	o.addPredecessorFlags(fs)
 }
@@ -71,7 +62,7 @@ func (o *options) addSourceFlags(fs *pflag.FlagSet) {
 // controller's settings as they are. They are parsed, and change nothing.
 func (o *options) acceptControllerFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	(&options{manager: o.manager, settings: o.settings, mode: o.mode, journal: o.journal, eventsDeployment: o.eventsDeployment}).addFlags(all)
+	(&options{manager: o.manager, settings: o.settings, journal: o.journal, eventsDeployment: o.eventsDeployment}).addFlags(all)
 	all.VisitAll(func(f *pflag.Flag) {
 		if fs.Lookup(f.Name) == nil {
 			f.Hidden = true
@@ -89,9 +80,6 @@ func (o *options) addApplyFlags(fs *pflag.FlagSet) {
 }
 
 func (o *options) validate() error {
-	if o.mode != modeEnforce && o.mode != modeReport {
-		return fmt.Errorf("--mode %q is unknown: it must be %s or %s", o.mode, modeEnforce, modeReport)
-	}
 	if err := o.logging.Validate(); err != nil {
 		return err
 	}

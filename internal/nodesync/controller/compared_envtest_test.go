@@ -425,8 +425,8 @@ func (c *comparison) row(sc scenario) string {
 	if c.etcd.Revision(c.t) == c.began {
 		ours += "; writes nothing"
 	}
-	if n := strings.Count(c.r.lastDryRun, "\n"); n > 0 {
-		ours += fmt.Sprintf("; logs the %d steps it would apply", n+1)
+	if c.r.DryRun {
+		ours += fmt.Sprintf("; logs the %.0f steps it would apply", testutil.ToFloat64(c.r.Metrics.planned))
 	}
 	return "| " + strings.Join([]string{sc.letter, sc.what, old, ours, c.because()}, " | ") + " |"
 }

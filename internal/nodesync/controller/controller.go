@@ -81,8 +81,7 @@ type known struct {
 	given    string              // the confirmation as it was read last
 	refused  map[nodesync.Refusal]bool
 	// unsent is the answer to a request that is done, and could not be given yet.
-	unsent     Answer
-	lastDryRun string
+	unsent Answer
 	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
 	strays map[string]bool
 	// mentioned are hosts that the last sweep found in resources alone.
@@ -175,10 +174,13 @@ func (r *Reconciler) options() parts {
 	decide := o.Plan
 	o.Plan = func(s *scene) roundPlan {
 		p := decide(s)
-		if p.Memory = r.unpromised(s.plan.Memory, s.Now); s.unread != nil || r.DryRun {
+		if p.Memory = r.unpromised(s.plan.Memory, s.Now); s.unread != nil {
 			p.Steps, p.Memory = nil, nil
 		}
 		return p
+	}
+	if r.DryRun {
+		o.Mode, o.Because = outputs.Report, func(s *scene, step nodesync.Step) string { return because(s.plan)[step.Subject()] }
 	}
 	o.Writes, o.Save, o.Apply, o.Report, o.AtEnd = writes(), r.promise, r.applyStep, r.conclude, true
 	// If the datastore could not be bound to this cluster, it may be another's by now.

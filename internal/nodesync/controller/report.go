@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -18,13 +17,7 @@ import (
 func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.Plan, tried []applied) {
 	r.announce(ctx, plan, tried)
 	r.reportRefusals(log, plan.Refusals)
-	if r.DryRun {
-		r.reportDryRun(log, plan)
-	}
-	because := make(map[nodesync.Subject]string, len(plan.Decisions))
-	for _, d := range plan.Decisions {
-		because[d.Of] = d.Because
-	}
+	because := because(plan)
 	for _, a := range tried {
 		kind, subject := nodesync.Kind(a.Step), a.Step.Subject()
 		entry := log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode)
@@ -45,24 +38,13 @@ func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.
 	}
 }
 
-// reportDryRun logs the steps that would have been applied and that the last plan did not have.
-func (r *Reconciler) reportDryRun(log logr.Logger, plan nodesync.Plan) {
-	known := map[string]bool{}
-	for line := range strings.SplitSeq(r.lastDryRun, "\n") {
-		known[line] = true
-	}
-	r.lastDryRun = plan.StepsText()
-	because := make(map[nodesync.Subject]string, len(plan.Decisions))
+// because says why the steps about each subject are planned.
+func because(plan nodesync.Plan) map[nodesync.Subject]string {
+	out := make(map[nodesync.Subject]string, len(plan.Decisions))
 	for _, d := range plan.Decisions {
-		because[d.Of] = d.Because
+		out[d.Of] = d.Because
 	}
-	for _, s := range plan.Steps {
-		if known[s.String()] {
-			continue
-		}
-		log.Info("Would apply step, but this is a dry run", "step", nodesync.Kind(s), "host", s.Subject().Host,
-			"would", s.String(), "because", because[s.Subject()])
-	}
+	return out
 }
 
 // reportRefusals logs each refusal when it appears, and when it is over. Those that only mean "not a Kubernetes node" or "not yet" are

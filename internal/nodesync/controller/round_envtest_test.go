@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 
 	"github.com/mooring-dev/mooring/internal/calico"
@@ -51,6 +52,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	s.leave("0")
 	r := s.reconciler()
 	r.DryRun = true
+	var said strings.Builder
+	r.Log = funcr.New(func(_, line string) { said.WriteString(line) }, funcr.Options{})
 	want := s.etcd.Revision(t)
 	var next time.Duration
 	for range 5 {
@@ -66,8 +69,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	if got := s.etcd.Revision(t); got != want {
 		t.Errorf("the store moved from revision %d to %d", want, got)
 	}
-	if r.lastDryRun == "" || !strings.Contains(r.lastDryRun, "remove Calico Node "+s.name("0")) {
-		t.Errorf("the dry run said %q, want every step that it would apply", r.lastDryRun)
+	if would := "remove Calico Node " + s.name("0"); !strings.Contains(said.String(), would) || !strings.Contains(said.String(), `"because"="Kubernetes Node `) {
+		t.Errorf("the dry run said %q, want every step that it would apply, and why", said.String())
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Disabled is the bind address that turns an endpoint off, as in kubebuilder.
@@ -34,6 +36,9 @@ type Options struct {
 	// HealthProbeBindAddress is host:port, or "0" for no /healthz and /readyz.
 	HealthProbeBindAddress string
 
+	// Mode is whether plans are applied.
+	Mode outputs.Mode
+
 	// LeaderElect makes sure that one replica works at a time.
 	LeaderElect bool
 	// LeaderElectionID is the name of the Lease.
@@ -52,6 +57,7 @@ type Options struct {
 // DefaultOptions are the defaults of the binary whose lease is called leaderElectionID.
 func DefaultOptions(leaderElectionID string) Options {
 	return Options{
+		Mode:                    outputs.Enforce,
 		MetricsBindAddress:      ":8443",
 		MetricsSecure:           true,
 		MetricsCertName:         "tls.crt",
@@ -84,6 +90,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		`Address of /healthz and /readyz, host:port; "0" turns them off.`)
+
+	fs.StringVar((*string)(&o.Mode), "mode", string(o.Mode), outputs.ModeUsage)
 
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
 		"Elect a leader, so that one of several replicas works at a time.")

@@ -24,6 +24,7 @@ const renewJitter = 1.2
 // step. It reads the metrics certificate files but opens no connection and no port.
 func (o Options) Validate() error {
 	return errors.Join(
+		o.Mode.Validate(),
 		bindAddress("--metrics-bind-address", o.MetricsBindAddress),
 		bindAddress("--health-probe-bind-address", o.HealthProbeBindAddress),
 		o.validatePorts(),

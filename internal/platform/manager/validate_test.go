@@ -104,6 +104,7 @@ func TestFlagNamesAndDefaults(t *testing.T) {
 		"metrics-bind-address": ":8443", "metrics-secure": "true",
 		"metrics-cert-path": "", "metrics-cert-name": "tls.crt", "metrics-cert-key": "tls.key", "enable-http2": "false",
 		"health-probe-bind-address": ":8081",
+		"mode":                      "enforce",
 		"leader-elect":              "false", "leader-election-id": "calico-node-sync", "leader-election-namespace": "",
 		"leader-election-lease-duration": "15s", "leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s",
 		"graceful-shutdown-timeout": "20s",

@@ -64,17 +64,21 @@ func Allowed(ctx context.Context, system, kind, verb string) error {
 
 // Guard returns a transport for clients of Kubernetes that sends no write that is not declared. It has the signature
 // of [k8s.io/client-go/rest.Config.Wrap].
-func Guard(next http.RoundTripper) http.RoundTripper { return guard{next} }
+func Guard(next http.RoundTripper) http.RoundTripper { return guard{next: next} }
 
-type guard struct{ next http.RoundTripper }
+type guard struct {
+	next    http.RoundTripper
+	outside []Write // what is sent outside of rounds, nil for anything
+}
 
 // RoundTrip implements http.RoundTripper.
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	verbs := map[string]string{
-		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
-	}
-	if verb, writes := verbs[r.Method]; writes {
-		if err := Allowed(r.Context(), Kubernetes, resource(r.URL.Path), verb); err != nil {
+	if verb, writes := verbOf(r.Method); writes {
+		ctx := r.Context()
+		if _, inRound := ctx.Value(key{}).(declared); !inRound && g.outside != nil {
+			ctx = Within(ctx, "outside of rounds", g.outside)
+		}
+		if err := Allowed(ctx, Kubernetes, resource(r.URL.Path), verb); err != nil {
 			if r.Body != nil {
 				_ = r.Body.Close()
 			}
@@ -82,6 +86,14 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return g.next.RoundTrip(r)
+}
+
+// verbOf returns the verb of RBAC for a method that writes.
+func verbOf(method string) (verb string, writes bool) {
+	verb, writes = map[string]string{
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[method]
+	return verb, writes
 }
 
 // resource returns the kind of a write from the path of its URL: /api/VERSION/… or /apis/GROUP/VERSION/…, then

@@ -39,6 +39,9 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Keyless bool
 	// Writes is all that the controller may write in a round.
 	Writes []outputs.Write
+	// Mode is whether plans are applied. In mode report a round ends with its plan: nothing is saved, each step is
+	// logged while it is planned, and notes are logged without an Event.
+	Mode outputs.Mode
 
 	// Observe reads what every plan depends on, and decides nothing.
 	Observe func(ctx context.Context, key string) (W, error)
@@ -67,6 +70,8 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	StepsAtOnce int
 	// Apply makes one step. The error's [OutcomeOf] says what happens next.
 	Apply func(ctx context.Context, w W, step S) error
+	// Because returns why a step is planned, for the log of mode report; nil if steps say so themselves.
+	Because func(w W, step S) string
 	// NotBefore returns until when an error asks to wait, the zero time if it does not.
 	NotBefore func(error) time.Time
 	// Report tells how a round went, and may add notes to its plan. It is not called when the program ends, unless
@@ -118,6 +123,7 @@ type Runner[W any, N comparable, S fmt.Stringer, M any] struct {
 	o     Options[W, N, S, M]
 	mu    sync.Mutex               // guards all below
 	said  map[string]map[Note]bool // by key, without messages
+	would map[string][]string      // by key, the steps that were logged in mode report
 	turns map[string]*turn         // by key
 }
 
@@ -132,7 +138,10 @@ type turn struct {
 func New[W any, N comparable, S fmt.Stringer, M any](o Options[W, N, S, M]) *Runner[W, N, S, M] {
 	o.NeedsAtOnce, o.StepsAtOnce = max(o.NeedsAtOnce, 1), max(o.StepsAtOnce, 1)
 	o.MostNeeds, o.Time = cmp.Or(o.MostNeeds, math.MaxInt), cmp.Or(o.Time, time.Minute)
-	r := &Runner[W, N, S, M]{o: o, said: map[string]map[Note]bool{}, turns: map[string]*turn{}}
+	r := &Runner[W, N, S, M]{o: o, said: map[string]map[Note]bool{}, would: map[string][]string{}, turns: map[string]*turn{}}
+	if o.Mode == outputs.Report {
+		r.o.Writes = nil
+	}
 	o.Pass = r.Once
 	r.Loop = NewLoop(o.LoopOptions)
 	return r
@@ -232,6 +241,10 @@ func (r *Runner[W, N, S, M]) round(
 		done.Plan, failed = r.decide(ctx, w, asked)
 		unread = append(unread, failed...)
 		errs = slices.Concat(unread, done.Plan.Unread)
+		if r.o.Mode == outputs.Report {
+			r.rehearse(key, w, done.Plan.Steps)
+			break
+		}
 		steps, always := done.Plan.Steps, r.always(done.Plan.Steps)
 		if done.Plan.Memory != nil {
 			if done.Unsaved = r.o.Save(ctx, *done.Plan.Memory); done.Unsaved != nil {
@@ -254,6 +267,29 @@ func (r *Runner[W, N, S, M]) round(
 	done.Complete = done.Err == nil
 	done.Wrote = slices.ContainsFunc(done.Applied, func(a Applied[S]) bool { return a.Outcome == Done })
 	return done
+}
+
+// rehearse logs the steps that the last plan over a key did not have.
+func (r *Runner[W, N, S, M]) rehearse(key string, w W, steps []S) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var now []string
+	for _, s := range steps {
+		log, line := r.o.Log, s.String()
+		if key != Only {
+			log = log.WithValues("key", key)
+		}
+		if r.o.Because != nil {
+			log = log.WithValues("because", r.o.Because(w, s))
+		}
+		if !slices.Contains(r.would[key], line) && !slices.Contains(now, line) {
+			log.Info("Would apply step, but this is a dry run", "would", line)
+		}
+		now = append(now, line)
+	}
+	if r.would[key] = now; len(now) == 0 {
+		delete(r.would, key)
+	}
 }
 
 // decide plans, and again each time when something was read that a plan needs and that was not asked for yet. The errors
@@ -385,8 +421,13 @@ func (r *Runner[W, N, S, M]) say(key string, notes []Note, complete bool) {
 		same := n
 		same.Message = ""
 		if !now[same] && !before[same] {
-			r.o.Log.Info("Recorded an Event", "object", n.About.Kind+" "+n.About.Name, "reason", n.Reason, "message", n.Message)
-			r.Events.Event(&n.About, n.Type, n.Reason, n.Message)
+			log := r.o.Log.WithValues("object", n.About.Kind+" "+n.About.Name, "reason", n.Reason, "message", n.Message)
+			if r.o.Mode == outputs.Report {
+				log.Info("Would record an Event, but this is a dry run")
+			} else {
+				log.Info("Recorded an Event")
+				r.Events.Event(&n.About, n.Type, n.Reason, n.Message)
+			}
 		}
 		now[same] = true
 	}

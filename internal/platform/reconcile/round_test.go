@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,7 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +59,7 @@ func runner(o options, failing map[string]error, decide func(*scene) plan) (*rec
 		s.say(what)
 		return failing[what]
 	}
-	o.Clock, o.Log, o.FirstRetry = clock.RealClock{}, logr.Discard(), time.Second
+	o.Clock, o.FirstRetry = clock.RealClock{}, time.Second
 	o.Observe = func(context.Context, string) (*scene, error) { clear(s.read); return s, act("observe") }
 	o.Plan = decide
 	satisfy := func(_ context.Context, _ *scene, n string) (reconcile.Learned, error) {
@@ -351,14 +353,102 @@ func TestARoundThatIsReportedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A write that is not declared is refused before it is sent, and one outside of a round is not a controller's.
+// In mode report a round ends with its plan, of which each step is logged once while it is planned. Nothing is saved,
+// and what the report of a round writes is refused.
+func TestReportWritesNothing(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	memory, planned := "m", []step(nil)
+	r, s := runner(options{
+		Mode: outputs.Report, Writes: []outputs.Write{{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}}},
+		Log:     funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}),
+		Because: func(_ *scene, s step) string { return "of " + string(s) },
+		Report: func(ctx context.Context, done *reconcile.Round[*scene, string, step, string]) {
+			if err := outputs.Allowed(ctx, outputs.Kubernetes, "nodes", "patch"); !errors.Is(err, outputs.ErrUndeclared) {
+				t.Errorf("a write of the report: %v", err)
+			}
+			if done.Err != nil || done.Wrote || len(done.Applied) > 0 {
+				t.Errorf("the round: %+v", done)
+			}
+		},
+	}, nil, func(*scene) plan {
+		return plan{Steps: planned, Memory: &memory, Again: true, Next: time.Hour, Notes: []reconcile.Note{{Reason: "Held"}}}
+	})
+	for i, test := range []struct{ steps, want string }{{"a b/undo", "a b/undo"}, {"a b/undo", ""}, {"a c", "c"}, {"a b/undo c", "b/undo"}} {
+		lines, planned = nil, nil
+		for what := range strings.FieldsSeq(test.steps) {
+			planned = append(planned, step(what))
+		}
+		if result := r.Once(t.Context(), reconcile.Only); result != (reconcile.Result{Next: time.Hour}) {
+			t.Errorf("%d. %+v", i, result)
+		}
+		var want []string
+		for what := range strings.FieldsSeq(test.want) {
+			want = append(want, fmt.Sprintf(`"level"=0 "msg"="Would apply step, but this is a dry run" "because"="of %s" "would"="%s"`, what, what))
+		}
+		if i == 0 {
+			want = append(want, `"level"=0 "msg"="Would record an Event, but this is a dry run" "object"=" " "reason"="Held" "message"=""`)
+		}
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("%d. %s (-want +got):\n%s", i, test.steps, diff)
+		}
+	}
+	if got := strings.Join(s.said, " "); got != "observe observe observe observe" {
+		t.Errorf("what was done: %s", got)
+	}
+}
+
+// In mode report no write leaves the program but those of its Leases, whoever makes it.
+func TestTransportOfReport(t *testing.T) {
+	t.Parallel()
+	var sent, would []string
+	transport := outputs.Report.Transport(nil, func(verb, path string) { would = append(would, verb+" "+path) })(roundTrip(func(r *http.Request) (*http.Response, error) {
+		body := 0
+		if r.Body != nil {
+			content, err := io.ReadAll(r.Body)
+			must.Do(t, err)
+			body = len(content)
+		}
+		sent = append(sent, fmt.Sprintf("%s %s %d", r.Method, r.URL.RequestURI(), body))
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}))
+	const leases, events, node = "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "/api/v1/namespaces/a/events", "/api/v1/nodes/n"
+	for _, call := range []string{
+		"GET " + node, "PUT " + leases, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "POST " + events,
+		"PATCH " + node + "?fieldManager=m", "PUT " + node + "/status", "DELETE " + node,
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://kubernetes.example"+path, strings.NewReader("{}"))
+		must.Do(t, err)
+		response, err := transport.RoundTrip(request)
+		must.Do(t, err)
+		must.Do(t, response.Body.Close())
+	}
+	want := []string{
+		"GET " + node + " 2", "PUT " + leases + " 2", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews 2", "POST " + events + "?dryRun=All 2",
+		"PATCH " + node + "?dryRun=All&fieldManager=m 2", "PUT " + node + "/status?dryRun=All 2", "GET " + node + " 0",
+	}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"patch " + node, "update " + node + "/status", "delete " + node}, would); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if enforce := errors.Join(outputs.Enforce.Validate(), outputs.Report.Validate()); enforce != nil || outputs.Mode("observe").Validate() == nil {
+		t.Errorf("the modes: %v", enforce)
+	}
+}
+
+// A write that is not declared is refused before it is sent. One outside of a round is not a controller's: there is another list for those,
+// or none.
 func TestUndeclaredWritesAreRefused(t *testing.T) {
 	t.Parallel()
 	sent := 0
-	transport := outputs.Guard(roundTrip(func(*http.Request) (*http.Response, error) {
+	next := roundTrip(func(*http.Request) (*http.Response, error) {
 		sent++
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-	}))
+	})
+	transport := outputs.Guard(next)
 	send := func(ctx context.Context, method, path string) error {
 		request, err := http.NewRequestWithContext(ctx, method, "https://kubernetes.example"+path, strings.NewReader("{}"))
 		must.Do(t, err)
@@ -403,6 +493,11 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 		if err := send(t.Context(), at.method, at.path); err != nil {
 			t.Errorf("%s %s outside of a round: %v", at.method, at.path, err)
 		}
+		transport = outputs.Enforce.Transport(o.Writes, nil)(next)
+		if err := send(t.Context(), at.method, at.path); errors.Is(err, outputs.ErrUndeclared) == at.declared {
+			t.Errorf("%s %s outside of a round, of which such writes are listed: %v", at.method, at.path, err)
+		}
+		transport = outputs.Guard(next)
 	}
 }
 

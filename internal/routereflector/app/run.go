@@ -108,7 +108,7 @@ func operate(ctx context.Context, o *options) error {
 	if err := o.endpoint(os.Getenv, config); err != nil {
 		return err
 	}
-	config.Wrap(outputs.Guard)
+	config.Wrap(o.manager.Mode.Transport(nil, nil))
 	store, err := openDatastore(ctx, log, where, config)
 	if err != nil {
 		return err
@@ -164,10 +164,14 @@ func addReconciler(mgr *manager.Manager, store *datastore, o *options, stop cont
 	if err != nil {
 		return err
 	}
-	if err := o.addSeeder(mgr, client, served); err != nil {
+	if o.manager.Mode == outputs.Enforce {
+		err = o.addSeeder(mgr, client, served)
+	}
+	if err != nil {
 		return err
 	}
 	r := &controller.Reconciler{
+		Mode:   o.manager.Mode,
 		Reader: mgr.GetCache(), Live: mgr.GetAPIReader(), Client: mgr.GetClient(), Calico: served, Workloads: workloads,
 		Events: mgr.GetEventRecorder(Component), Metrics: controller.NewMetrics(ctrlmetrics.Registry), Clock: clock.RealClock{},
 		Timing: o.timing, Stop: stop,

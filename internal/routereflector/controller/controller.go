@@ -24,6 +24,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -54,6 +55,9 @@ type Reconciler struct {
 	Client client.Client
 	// Calico reads and writes Calico's objects, and the roles of nodes.
 	Calico Datastore
+	// Mode is whether plans are applied. In mode report all steps of a plan are logged; nobody is asked for sessions, and
+	// topologies keep their status.
+	Mode outputs.Mode
 	// Workloads counts pods; nil where nobody needs to know.
 	Workloads *Workloads
 	// Kubelets connects to the kubelets of reflectors that are not heard from; nil where it shall not.
@@ -83,6 +87,7 @@ func (r *Reconciler) runner() *runner {
 			FirstRetry: r.Timing.Coalesce, LastRetry: time.Minute,
 		},
 		Log: r.log, Failure: "Route reflectors are not as the topology wants them, will try again", Time: longest, Writes: r.Calico.Writes(),
+		Mode:    r.Mode,
 		Observe: r.observe, Plan: r.plan, Satisfy: r.look, Save: r.report, Subject: subject, Apply: r.apply, Report: r.conclude,
 	})
 }
@@ -209,9 +214,14 @@ func (r *Reconciler) plan(s *scene) (p reconcile.Plan[need, step, saved]) {
 	o := decide(s, &m, made)
 	o.silent, o.silentCount = m.silent(s, r.Timing.Settle)
 	m.begin(o, s.world.Now)
-	if freeze(made) != nil {
+	switch {
+	case freeze(made) != nil:
 		m.talk(s.world.Now, nil) // not even our own questions are cleared away now
-	} else {
+	case s.rehearsal:
+		for _, step := range o.permitted().Steps {
+			p.Steps = append(p.Steps, change{Step: step})
+		}
+	default:
 		p.Steps, p.Next = r.steps(s, &m, o)
 	}
 	p.Memory = &saved{s, o, m}

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 )
@@ -74,7 +75,7 @@ type KubernetesDatastore struct {
 func (d *KubernetesDatastore) Informers() []client.Object { return Informers() }
 
 // Writes implements Datastore.
-func (d *KubernetesDatastore) Writes() []outputs.Write { return writes(Rights()) }
+func (d *KubernetesDatastore) Writes() []outputs.Write { return reconcile.Granted(Rights()) }
 
 // OnChange implements Datastore: informers tell of everything.
 func (d *KubernetesDatastore) OnChange(func()) {}
@@ -192,7 +193,7 @@ func (d *EtcdDatastore) Informers() []client.Object { return EtcdInformers() }
 
 // Writes implements Datastore.
 func (d *EtcdDatastore) Writes() []outputs.Write {
-	all := writes(EtcdRights())
+	all := reconcile.Granted(EtcdRights())
 	for kind, verbs := range map[string][]string{
 		"clusterinformations": {"put"}, "nodes": {"put"}, "bgpconfigurations": {"put"},
 		"bgppeers": {"put", "delete"}, "caliconodestatuses": {"put", "delete"},

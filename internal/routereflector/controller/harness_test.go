@@ -34,7 +34,6 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/manager"
-	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
@@ -61,6 +60,8 @@ type stage struct {
 	etcd *testkit.Etcd
 	// narrow wraps what operators use, nil for nothing.
 	narrow func(Datastore) Datastore
+	// log is that of operators.
+	log logr.Logger
 }
 
 // timing is [DefaultTiming] in haste. The simulator is quicker still.
@@ -245,11 +246,11 @@ func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
 	p := &process{cancel: cancel, done: make(chan struct{}), tap: &tap{die: cancel}, metrics: prometheus.NewRegistry()}
 	config := rest.CopyConfig(s.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return p.tap.over(next) })
-	config.Wrap(outputs.Guard)
 	r := &Reconciler{Timing: timing(), Clock: clock.RealClock{}, Metrics: NewMetrics(p.metrics)}
 	for _, f := range configure {
 		f(r, p.tap)
 	}
+	config.Wrap(r.Mode.Transport(nil, nil))
 	mgr := s.manage(ctx, p, r, config)
 	r.Reader, r.Live, r.Client, p.reader = mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient(), mgr.GetCache()
 	if r.Workloads != nil {
@@ -278,7 +279,7 @@ func (s *stage) manage(ctx context.Context, p *process, r *Reconciler, config *r
 	o.MetricsBindAddress, o.HealthProbeBindAddress = manager.Disabled, manager.Disabled
 	if s.etcd != nil {
 		mgr, err := manager.New(ctx, o, config, manager.Config{
-			Component: "test", Logger: logr.Discard(), Scheme: etcdScheme(), Cache: EtcdCacheOptions(), Informers: EtcdInformers(),
+			Component: "test", Logger: s.log, Scheme: etcdScheme(), Cache: EtcdCacheOptions(), Informers: EtcdInformers(),
 		})
 		if err != nil {
 			s.t.Fatal(err)
@@ -295,7 +296,7 @@ func (s *stage) manage(ctx context.Context, p *process, r *Reconciler, config *r
 		s.t.Fatal(err)
 	}
 	mgr, err := manager.New(ctx, o, config, manager.Config{
-		Component: "test", Logger: logr.Discard(), Scheme: schemeOf(bgp), Cache: CacheOptions(), Informers: Informers(),
+		Component: "test", Logger: s.log, Scheme: schemeOf(bgp), Cache: CacheOptions(), Informers: Informers(),
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
@@ -23,6 +26,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -151,6 +155,50 @@ func TestHeld(t *testing.T) {
 			c.release(s)
 			s.await("main", v1alpha1.PhaseReady)
 		})
+	}
+}
+
+// In mode report an operator logs every step of its plan, with the reason, and writes nothing: neither Calico's objects nor
+// the topology, its status included.
+func TestReportWritesNothing(t *testing.T) {
+	t.Parallel()
+	inBoth(t, testReportWritesNothing)
+}
+
+func testReportWritesNothing(t *testing.T, newStage stageMaker) {
+	t.Helper()
+	s := newStage(t, 5)
+	var mu sync.Mutex
+	var lines []string
+	s.log = funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines, line)
+	}, funcr.Options{})
+	p := s.start(func(r *Reconciler, _ *tap) { r.Mode = outputs.Report })
+	created := s.create("main", "{}")
+	would := func() (out []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, "Would apply step") })
+	}
+	testkit.Eventually(t, "the plan in the log", func() string {
+		all := strings.Join(would(), "\n")
+		for _, kind := range []routereflector.Kind{routereflector.Promote, routereflector.EnsurePeer, routereflector.MeshOff} {
+			if !strings.Contains(all, `"would"="`+string(kind)+" ") {
+				return "no " + string(kind) + " in " + all
+			}
+		}
+		return ""
+	})
+	if all := would(); len(slices.Compact(slices.Sorted(slices.Values(all)))) != len(all) {
+		t.Errorf("a step was logged twice: %s", strings.Join(all, "\n"))
+	}
+	if written := p.tap.written(); len(written) > 0 {
+		t.Errorf("it wrote %v", written)
+	}
+	if now := s.topology("main"); now.ResourceVersion != created.ResourceVersion {
+		t.Errorf("the topology was written: %+v", now.Status)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
@@ -127,13 +128,18 @@ type scene struct {
 	unsynced bool
 	// podsRead is false while the topology needs to know which pods run where, and that has not been read.
 	podsRead bool
+	// rehearsal reports that nothing is written.
+	rehearsal bool
 	// unread are sentences about Calico's objects that could not be read.
 	unread []string
 }
 
 // exiting reports that the topology is being deleted, and held that it has the finalizer.
 func (s *scene) exiting() bool { return s.topology.DeletionTimestamp != nil }
-func (s *scene) held() bool    { return slices.Contains(s.topology.Finalizers, Finalizer) }
+func (s *scene) asksNobody() bool {
+	return s.rehearsal || s.world.Topology.Spec.Rollout.Mode == v1alpha1.RolloutDryRun
+}
+func (s *scene) held() bool { return slices.Contains(s.topology.Finalizers, Finalizer) }
 
 // observe reads everything from the informers; it makes no request. The scene has no topology if there is none of that name.
 func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
@@ -141,7 +147,8 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*scene, error) {
 	if err := r.Reader.List(ctx, &topologies); err != nil {
 		return nil, fmt.Errorf("reading RouteReflectorTopologies: %w", err)
 	}
-	s := &scene{world: routereflector.World{Now: r.Clock.Now(), MeshStays: r.Timing.MeshStays}, looked: map[need]bool{}}
+	s := &scene{rehearsal: r.Mode == outputs.Report, looked: map[need]bool{}}
+	s.world = routereflector.World{Now: r.Clock.Now(), MeshStays: r.Timing.MeshStays}
 	for i := range topologies.Items {
 		if topologies.Items[i].Name == name {
 			s.topology = &topologies.Items[i]

@@ -158,7 +158,7 @@ func (r *Reconciler) report(ctx context.Context, out saved) error {
 	is := statusOf(s, out.outcome)
 	r.Metrics.observe(s, out.outcome, is)
 	*m = out.memory
-	if equality.Semantic.DeepEqual(was, is) {
+	if s.rehearsal || equality.Semantic.DeepEqual(was, is) {
 		return nil
 	}
 	if s.later = max(patience(was, is)-s.world.Now.Sub(m.reported), 0); s.later > 0 {
@@ -184,6 +184,9 @@ func (r *Reconciler) conclude(ctx context.Context, done *reconcile.Round[*scene,
 		}
 	}
 	s := done.World
+	if s != nil && s.rehearsal && done.Plan.Memory != nil {
+		done.Fail(r.report(ctx, *done.Plan.Memory))
+	}
 	if s != nil && s.topology == nil {
 		delete(r.memories, done.Key)
 		r.Metrics.forget(done.Key)

@@ -3,13 +3,7 @@
 
 package controller
 
-import (
-	"strings"
-
-	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/mooring-dev/mooring/internal/platform/outputs"
-)
+import rbacv1 "k8s.io/api/rbac/v1"
 
 // CalicoGroups are the API groups in which Calico's kinds may be served; the operator uses one of them, and finds out which at the start.
 func CalicoGroups() []string { return []string{"projectcalico.org", "crd.projectcalico.org"} }
@@ -62,18 +56,4 @@ func commonRights() []rbacv1.PolicyRule {
 		// Events about the topologies, which are in namespace default since topologies are in none.
 		right([]string{"events.k8s.io"}, []string{"events"}, "create", "patch"),
 	}
-}
-
-// writes are what rights let a round write, as the kernel compares it.
-func writes(rights []rbacv1.PolicyRule) (all []outputs.Write) {
-	for _, rule := range rights {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				name, part, _ := strings.Cut(resource, "/")
-				kind := strings.TrimRight(strings.TrimRight(name+"."+group, ".")+"/"+part, "/")
-				all = append(all, outputs.Write{System: outputs.Kubernetes, Kind: kind, Verbs: rule.Verbs})
-			}
-		}
-	}
-	return all
 }

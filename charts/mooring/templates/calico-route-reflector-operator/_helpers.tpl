@@ -55,6 +55,7 @@ Parts of calico-route-reflector-operator. Each takes the component's values.
 
 {{- define "calicoRouteReflectorOperator.extraArgs" -}}
 {{- include "mooring.extraArgs" (dict "path" "calicoRouteReflectorOperator.extraArgs" "args" .extraArgs "own" (dict
+  "mode" "set calicoRouteReflectorOperator.mode"
   "datastore-type" "set calicoRouteReflectorOperator.datastore"
   "metrics-cert-path" "set calicoRouteReflectorOperator.metrics.certificateSecret"
   "metrics-secure" "the Service and the ServiceMonitor expect https"

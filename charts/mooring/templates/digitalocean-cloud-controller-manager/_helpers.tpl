@@ -21,6 +21,7 @@ app: {{ include "digitaloceanCloudControllerManager.name" . }}
 
 {{- define "digitaloceanCloudControllerManager.extraArgs" -}}
 {{- include "mooring.extraArgs" (dict "path" "digitaloceanCloudControllerManager.extraArgs" "args" .extraArgs "own" (dict
+  "mode" "set digitaloceanCloudControllerManager.mode"
   "token-file" "set digitaloceanCloudControllerManager.token"
   "require-cluster-tag" "set digitaloceanCloudControllerManager.requireClusterTag"
   "out-of-service-taint" "set digitaloceanCloudControllerManager.outOfService.enabled, which gives the rights that it needs"

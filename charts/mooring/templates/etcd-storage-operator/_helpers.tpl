@@ -7,6 +7,7 @@ Parts of etcd-storage-operator. Each takes the component's values.
 
 {{- define "etcdStorageOperator.extraArgs" -}}
 {{- include "mooring.extraArgs" (dict "path" "etcdStorageOperator.extraArgs" "args" .extraArgs "own" (dict
+  "mode" "set etcdStorageOperator.mode"
   "namespace" "it is the release's"
   "etcd-core-url" "set etcdStorageOperator.core.urls"
   "etcd-core-ca-configmap" "set etcdStorageOperator.core.caConfigMap"
