@@ -62,7 +62,7 @@ func Choose(w *rr.World, d design.Design) Choice {
 		// Incumbents of other groups keep their cluster IDs, or go.
 		in := slices.DeleteFunc(slices.Clone(f.incumbents[g]), taken)
 		in = append(in, f.others.best(most(w, d, g), taken)...)
-		for _, name := range pickBeside(w, d, g, in, covers[g]) {
+		for _, name := range pickAlongside(w, d, g, in, covers[g]) {
 			out.Groups[name] = g
 		}
 	}

@@ -31,10 +31,10 @@ func (f field) staying(w *rr.World, g int) []rank.Candidate {
 		func(c rank.Candidate) bool { return c.Suits != rank.Fit || health.GivenUp(w, c.Node) })
 }
 
-// pickBeside picks the reflectors of a group beside the spare that is in use: it comes in addition to the lost one whose
+// pickAlongside picks the reflectors of a group alongside the spare in use: it comes in addition to the lost one whose
 // place it takes, so it is nobody else's successor. Where the lost one has returned, or is beyond those that the group
 // shall have, the spare is one of these.
-func pickBeside(w *rr.World, d design.Design, g int, from []rank.Candidate, s v1alpha1.Spare) []string {
+func pickAlongside(w *rr.World, d design.Design, g int, from []rank.Candidate, s v1alpha1.Spare) []string {
 	others := slices.DeleteFunc(slices.Clone(from), func(c rank.Candidate) bool { return c.Node.Name == s.Node })
 	if s.Node != "" && s.Until == nil {
 		if picked := pickGroup(w, d, g, others, nil); slices.Contains(picked, s.Reflector) {
