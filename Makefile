@@ -74,7 +74,7 @@ nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and a
 	@MOORING_CASES=night TEST_FLAGS='-timeout 240m' go run ./hack/tests e2e
 	@MOORING_CASES=night go test -count=1 -timeout 240m ./internal/nodesync -rapid.checks=10000
 	@MOORING_CASES=night go test -count=1 -timeout 240m -run '^TestAnyHistory' ./internal/nodesync/controller -rapid.checks=10000
-	@MOORING_CASES=night MOORING_E2E_STORM_SECONDS=1800 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
+	@MOORING_CASES=night MOORING_E2E_STORM_SECONDS=1800 MOORING_E2E_STORM_MACHINES=500 go test -tags e2e -count=1 -timeout 240m -v -run '^TestStorm$$' ./test/e2e
 
 matrix: bin/lab bin/etcd bin/kubectl build bin/helm bin/kustomize bin/promtool bin/csi/.built ## Other minor versions of kube-apiserver, built from source, under the tests that stand on one (VERSIONS=1.35; SUITES=driver,chart: these alone; VERSIONS=next: the newest release of each upstream, and what it breaks).
 	@go run ./hack/matrix $(if $(SUITES),-suites '$(SUITES)') $(VERSIONS)

@@ -13,7 +13,6 @@ import (
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,25 +59,17 @@ func OpenBGP(ctx context.Context, config *rest.Config) (*BGPKubernetes, error) {
 		return nil, err
 	}
 	b.group = group
-	if b.client, err = b.clientOf(group); err != nil {
+	if b.client, err = newRESTClient(b.config, group); err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}
 	return b, nil
-}
-
-func (b *BGPKubernetes) clientOf(group schema.GroupVersion) (rest.Interface, error) {
-	config := rest.CopyConfig(b.config)
-	config.GroupVersion, config.APIPath = &group, "/apis"
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion() // for the API server's errors
-	return rest.RESTClientFor(config)
 }
 
 // discover returns the first of the two groups in which all kinds are served.
 func (b *BGPKubernetes) discover(ctx context.Context) (schema.GroupVersion, error) {
 	var missing string
 	for _, group := range []schema.GroupVersion{v3Group, crdGroup} {
-		client, err := b.clientOf(group)
+		client, err := newRESTClient(b.config, group)
 		if err != nil {
 			return schema.GroupVersion{}, err
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
 // storedBlock is a block together with the JSON object in which it is stored. A newer Calico writes fields that this program does not know: a write changes
@@ -156,13 +158,13 @@ func translateBlock(b *storedBlock) (Block, error) {
 		if !isPlain(b.attributes[*index]) {
 			unknown = unknownField(b.attributes[*index])
 		}
-		block.Allocations = append(block.Allocations, Allocation{
+		block.Allocations = append(block.Allocations, Allocation{Attributes: b.Attributes[*index].AttrSecondary, Allocation: nodesync.Allocation{
 			Address: address.Unmap(), Handle: handleOf(b.AllocationBlock, *index), Sequence: b.GetSequenceNumberForOrdinal(ordinal),
-			Host: b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode], Attributes: b.Attributes[*index].AttrSecondary,
+			Host:    b.Attributes[*index].AttrSecondary[model.IPAMBlockAttributeNode],
 			Unknown: unknown, ReleasedAt: b.releasedAt(*index),
 			VirtualMachine: b.virtualMachine(*index), AlternateHost: b.alternateHost(*index),
 			AssignedAt: assignedAt(b.Attributes[*index].AttrSecondary),
-		})
+		}})
 	}
 	return block, nil
 }

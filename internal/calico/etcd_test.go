@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
@@ -53,7 +54,7 @@ func (s seen) endpoints() []EndpointRef {
 }
 
 // assignments are the host's own addresses in a block.
-func (s seen) assignments(block Block) []Assignment {
+func (s seen) assignments(block nodesync.Block) []Assignment {
 	var out []Assignment
 	for _, a := range block.Allocations {
 		if a.Host == s.host.Name {
@@ -118,7 +119,7 @@ func (w *world) remove(t *testing.T, name string) {
 		}
 	}
 	for _, r := range s.host.Resources {
-		if err := w.store.DeleteResource(t.Context(), s.guard(), r.Kind, r.Name, r.Revision); err != nil {
+		if err := w.store.DeleteResource(t.Context(), s.guard(), string(r.Kind), r.Name, r.Revision); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +167,7 @@ func TestEveryWriteHoldsOnlyInTheStateItNames(t *testing.T) {
 			return w.store.ReleaseAddresses(t.Context(), elsewhere, block.CIDR, s.assignments(block))
 		},
 		"a leftover that has moved to another host": func() error {
-			return w.store.RemoveLeftovers(t.Context(), elsewhere, []Leftover{{Host: "n3", Block: block.CIDR, Assignment: s.assignments(block)[0]}})
+			return w.store.RemoveLeftovers(t.Context(), elsewhere, []Leftover{{Host: "n3", Block: block.CIDR, Reservation: s.assignments(block)[0]}})
 		},
 		"an affinity under a stale guard": func() error {
 			return w.store.DeleteAffinity(t.Context(), stale, block.CIDR, s.host.Affinities[0].Revision, false)

@@ -15,6 +15,8 @@ import (
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
 // hostScan sorts what is read into the hosts that are asked for.
@@ -39,7 +41,7 @@ func newHostScan(hostNames []string) *hostScan {
 	s := &hostScan{hosts: map[string]*Host{}, claimed: map[netip.Prefix][]string{}, addresses: map[netip.Addr]string{}, doubled: map[string]bool{}}
 	for _, name := range hostNames {
 		if name != "" && s.hosts[name] == nil {
-			s.hosts[name] = &Host{Name: name}
+			s.hosts[name] = &Host{Host: nodesync.Host{Name: name}}
 			s.names = append(s.names, name)
 			s.doubled[strings.ReplaceAll(name, "-", "--")] = true
 			s.lengths[min(len(name), len(s.lengths)-1)] = true
@@ -122,7 +124,7 @@ func (s *hostScan) addResource(kind, name, key string, value []byte, revision in
 	host, automatic := aboutHost(name, parsed)
 	if h := s.hosts[host]; h != nil {
 		h.keep(key, value, revision)
-		resource := Resource{Kind: kind, Name: name, Revision: revision, Automatic: automatic}
+		resource := Resource{Kind: nodesync.ResourceKind(kind), Name: name, Revision: revision, Automatic: automatic}
 		if status, ok := parsed.(*apiv3.CalicoNodeStatus); ok {
 			resource.StatusAt = status.Status.LastUpdated.Time
 		}
@@ -229,8 +231,9 @@ func (s *hostScan) addBlock(key string, value []byte) {
 }
 
 func (s *hostScan) keepBlock(block Block) {
-	concerned := map[string]bool{block.AffineTo: true}
+	concerned, kept := map[string]bool{block.AffineTo: true}, nodesync.Block{CIDR: block.CIDR, AffineTo: block.AffineTo}
 	for _, a := range block.Allocations {
+		kept.Allocations = append(kept.Allocations, a.Allocation)
 		concerned[a.Host] = true
 		if h := s.hosts[a.Host]; h != nil && a.Handle != "" {
 			h.Addresses = append(h.Addresses, heldAddress(block, a))
@@ -241,7 +244,7 @@ func (s *hostScan) keepBlock(block Block) {
 	}
 	for _, name := range s.names {
 		if concerned[name] {
-			s.hosts[name].Blocks = append(s.hosts[name].Blocks, block)
+			s.hosts[name].Blocks = append(s.hosts[name].Blocks, kept)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type KubernetesAPI struct {
 // OpenKubernetes makes a client from the configuration that the rest of the program uses, so that both always mean the same cluster.
 // It makes no request.
 func OpenKubernetes(config *rest.Config) (*KubernetesAPI, error) {
-	c, err := newRESTClient(config)
+	c, err := newRESTClient(config, crdGroup)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Calico's resources: %w", err)
 	}

@@ -98,10 +98,10 @@ func (o *customResource) revision() (int64, error) {
 	return revision, nil
 }
 
-// newRESTClient returns a client that neither decodes answers nor asks the API server which kinds there are.
-func newRESTClient(config *rest.Config) (rest.Interface, error) {
+// newRESTClient returns a client of a group that neither decodes answers nor asks the API server which kinds there are.
+func newRESTClient(config *rest.Config, group schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath = &crdGroup, "/apis"
+	config.GroupVersion, config.APIPath = &group, "/apis"
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion() // for the API server's errors
 	return rest.RESTClientFor(config)
@@ -157,35 +157,33 @@ func (d *KubernetesAPI) read(ctx context.Context, kind, name string) (*customRes
 
 // each visits all objects of a kind.
 func (d *KubernetesAPI) each(ctx context.Context, kind string, visit func(*customResource) error) error {
-	return d.eachRaw(ctx, kind, func(raw []byte) error {
-		object, err := parseCustomResource(kind, raw)
-		if err != nil {
-			return err
-		}
-		return visit(object)
-	})
+	return d.eachMarked(ctx, kind, [][]byte{nil}, visit) // an empty mark stands in every object
 }
 
 // eachRaw visits all objects of a kind, page by page, as the API server answers them: taking an object apart costs more than fetching it, so
 // anyone who needs few of them or little of each begins here. All pages are of one moment: the API server continues at the revision at which it
 // began, and when it has compacted that, it answers an error.
 func (d *KubernetesAPI) eachRaw(ctx context.Context, kind string, visit func(raw []byte) error) error {
-	token := ""
-	for {
-		request := d.client.Get().Resource(plural(kind)).Param("limit", strconv.Itoa(d.page))
+	return eachItem(ctx, "Calico's "+kind, d.page, func() *rest.Request { return d.client.Get().Resource(plural(kind)) }, visit)
+}
+
+// eachItem visits all that a request lists, so many to a page.
+func eachItem(ctx context.Context, what string, limit int, list func() *rest.Request, visit func(raw []byte) error) error {
+	for token := ""; ; {
+		request := list().Param("limit", strconv.Itoa(limit))
 		if token != "" {
 			request = request.Param("continue", token)
 		}
 		answer, err := do(ctx, request)
 		if err != nil {
-			return fmt.Errorf("listing Calico's %s: %w", kind, explain(err))
+			return fmt.Errorf("listing %s: %w", what, explain(err))
 		}
 		var page struct {
 			Metadata metav1.ListMeta   `json:"metadata"`
 			Items    []json.RawMessage `json:"items"`
 		}
 		if err := json.Unmarshal(answer, &page); err != nil {
-			return fmt.Errorf("parsing a list of Calico's %s: %w", kind, err)
+			return fmt.Errorf("parsing a list of %s: %w", what, err)
 		}
 		for _, item := range page.Items {
 			if err := visit(item); err != nil {

@@ -345,7 +345,7 @@ func (w *kubeWorld) clean(t *testing.T, store *KubernetesAPI, name string) error
 		}
 	}
 	for _, r := range s.host.Resources {
-		if err := store.DeleteResource(t.Context(), s.guard(), r.Kind, r.Name, r.Revision); err != nil {
+		if err := store.DeleteResource(t.Context(), s.guard(), string(r.Kind), r.Name, r.Revision); err != nil {
 			return err
 		}
 	}
@@ -410,7 +410,7 @@ func TestKubernetesDatastoreRefusesWhatChanged(t *testing.T) {
 			return w.store.ReleaseAddresses(t.Context(), Guard{Host: "kdd-elsewhere"}, block.CIDR, s.assignments(block))
 		},
 		"a leftover that has moved to another host": func() error {
-			leftover := Leftover{Host: "kdd-elsewhere", Block: block.CIDR, Assignment: s.assignments(block)[0]}
+			leftover := Leftover{Host: "kdd-elsewhere", Block: block.CIDR, Reservation: s.assignments(block)[0]}
 			return w.store.RemoveLeftovers(t.Context(), Guard{Host: "kdd-elsewhere"}, []Leftover{leftover})
 		},
 		"a block that is not there": func() error {

@@ -17,6 +17,7 @@ import (
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
@@ -26,10 +27,12 @@ func (w *kubeWorld) removals(t *testing.T, s seen) map[string]func() error {
 	t.Helper()
 	out := map[string]func() error{}
 	for _, r := range s.host.Resources {
-		out[r.Kind+" "+r.Name] = func() error { return w.store.DeleteResource(t.Context(), s.guard(), r.Kind, r.Name, r.Revision) }
+		out[string(r.Kind)+" "+r.Name] = func() error {
+			return w.store.DeleteResource(t.Context(), s.guard(), string(r.Kind), r.Name, r.Revision)
+		}
 	}
 	for _, a := range s.host.Affinities {
-		deleteBlock := slices.ContainsFunc(s.host.Blocks, func(b Block) bool { return b.CIDR == a.CIDR })
+		deleteBlock := slices.ContainsFunc(s.host.Blocks, func(b nodesync.Block) bool { return b.CIDR == a.CIDR })
 		remove := func() error { return w.store.DeleteAffinity(t.Context(), s.guard(), a.CIDR, a.Revision, deleteBlock) }
 		out[kindAffinity+" "+affinityName(s.node.Name, a.CIDR)] = remove
 		if deleteBlock {

@@ -4,10 +4,10 @@
 package calico
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -53,11 +53,11 @@ func (d *KubernetesAPI) IPAM(ctx context.Context) (ipamcheck.Data, error) {
 	if err != nil {
 		r.data.PoolsUnread = err.Error()
 	}
-	if err := d.eachMetadata(ctx, "nodes", "", r.addNodeMetadata); err != nil {
-		return ipamcheck.Data{}, fmt.Errorf("listing Kubernetes Nodes: %w", err)
+	if err := d.eachMetadata(ctx, "Kubernetes Nodes", "nodes", "", r.addNodeMetadata); err != nil {
+		return ipamcheck.Data{}, err
 	}
-	if err := d.eachMetadata(ctx, "pods", "status.phase!=Succeeded,status.phase!=Failed", r.addPodMetadata); err != nil {
-		return ipamcheck.Data{}, fmt.Errorf("listing pods: %w", err)
+	if err := d.eachMetadata(ctx, "pods", "pods", "status.phase!=Succeeded,status.phase!=Failed", r.addPodMetadata); err != nil {
+		return ipamcheck.Data{}, err
 	}
 	return r.data, nil
 }
@@ -66,37 +66,19 @@ func (d *KubernetesAPI) IPAM(ctx context.Context) (ipamcheck.Data, error) {
 const metadataPerPage = 2000
 
 // eachMetadata visits the metadata of all Nodes or pods that a field selector selects.
-func (d *KubernetesAPI) eachMetadata(ctx context.Context, resource, selector string, visit func(metav1.ObjectMeta) error) error {
-	for token := ""; ; {
-		answer, err := do(ctx, d.metadataRequest(resource, selector, token))
-		if err != nil {
-			return err
-		}
-		var page metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(answer, &page); err != nil {
-			return err
-		}
-		for i := range page.Items {
-			if err := visit(page.Items[i].ObjectMeta); err != nil {
-				return err
-			}
-		}
-		if token = page.Continue; token == "" {
-			return nil
-		}
+func (d *KubernetesAPI) eachMetadata(ctx context.Context, what, resource, selector string, visit func(metav1.ObjectMeta)) error {
+	list := func() *rest.Request {
+		return d.client.Get().AbsPath("/api/v1").Resource(resource).Param("fieldSelector", selector).
+			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	}
-}
-
-func (d *KubernetesAPI) metadataRequest(resource, selector, token string) *rest.Request {
-	request := d.client.Get().AbsPath("/api/v1").Resource(resource).SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
-		Param("limit", strconv.Itoa(metadataPerPage))
-	if selector != "" {
-		request = request.Param("fieldSelector", selector)
-	}
-	if token != "" {
-		request = request.Param("continue", token)
-	}
-	return request
+	return eachItem(ctx, what, metadataPerPage, list, func(raw []byte) error {
+		var object metav1.PartialObjectMetadata
+		err := json.Unmarshal(raw, &object)
+		if err == nil {
+			visit(object.ObjectMeta)
+		}
+		return err
+	})
 }
 
 func (r *ipamReading) addCustomAffinity(object *customResource) error {
@@ -144,26 +126,21 @@ func (r *ipamReading) addCustomBlock(object *customResource) error {
 	return err
 }
 
-func (r *ipamReading) addNodeMetadata(node metav1.ObjectMeta) error {
+func (r *ipamReading) addNodeMetadata(node metav1.ObjectMeta) {
 	r.data.Nodes = append(r.data.Nodes, ipamcheck.Node{
 		Name: node.Name, BGP: parseBGPAddresses(node.Annotations[annotationIPv4], node.Annotations[annotationIPv6]),
 	})
-	return nil
 }
 
 // addPodMetadata keeps a pod with addresses as an endpoint. The CNI plugin empties the annotations when it has
 // released them.
-func (r *ipamReading) addPodMetadata(pod metav1.ObjectMeta) error {
-	addresses := pod.Annotations[annotationPodIPs]
+func (r *ipamReading) addPodMetadata(pod metav1.ObjectMeta) {
+	addresses := cmp.Or(pod.Annotations[annotationPodIPs], pod.Annotations[annotationPodIP])
 	if addresses == "" {
-		addresses = pod.Annotations[annotationPodIP]
-	}
-	if addresses == "" {
-		return nil
+		return
 	}
 	key := pod.Namespace + "/" + pod.Name
 	r.note("pod "+key, r.putEndpoint(ipamcheck.Endpoint{
 		Key: key, Pod: ipamcheck.Pod{Namespace: pod.Namespace, Name: pod.Name}, Sandbox: pod.Annotations[annotationContainer],
 	}, strings.Split(addresses, ",")))
-	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
 // resourcePlurals are the names in paths of the kinds of which an object can be about one host alone: those of resourcePrefixes.
@@ -89,7 +91,7 @@ func (s *hostScan) addCustomResource(object *customResource) {
 	}
 	if h := s.hosts[host]; h != nil {
 		h.keep(object.key(), object.raw, revision)
-		h.Resources = append(h.Resources, Resource{Kind: object.kind, Name: object.metadata.Name, Revision: revision, Automatic: automatic, StatusAt: status.Status.LastUpdated})
+		h.Resources = append(h.Resources, Resource{Kind: nodesync.ResourceKind(object.kind), Name: object.metadata.Name, Revision: revision, Automatic: automatic, StatusAt: status.Status.LastUpdated})
 	}
 }
 

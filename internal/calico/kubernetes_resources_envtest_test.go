@@ -99,10 +99,10 @@ func TestKubernetesDatastoreLosesWhatAHostLeftOfEveryKindAndNothingElse(t *testi
 
 	var names []string
 	for _, r := range s.host.Resources {
-		if configurationOf(host)[r.Kind] != r.Name || r.Automatic != (r.Kind == apiv3.KindHostEndpoint) {
+		if configurationOf(host)[string(r.Kind)] != r.Name || r.Automatic != (r.Kind == apiv3.KindHostEndpoint) {
 			t.Errorf("resource %+v: want one of %v, the host endpoint alone automatic", r, configurationOf(host))
 		}
-		names = append(names, r.Kind)
+		names = append(names, string(r.Kind))
 	}
 	if slices.Sort(names); !slices.Equal(names, slices.Sorted(maps.Keys(resourcePlurals()))) {
 		t.Errorf("resources are of kinds %v, want one of each", names)
@@ -207,7 +207,7 @@ func TestKubernetesDatastoreDeletesOnlyWhatIsAboutTheHost(t *testing.T) {
 	}
 	before := w.everything(t)
 	for _, r := range hosts[0].Resources {
-		if err := w.store.DeleteResource(t.Context(), Guard{Host: "kdd-mine"}, r.Kind, r.Name, r.Revision); err == nil {
+		if err := w.store.DeleteResource(t.Context(), Guard{Host: "kdd-mine"}, string(r.Kind), r.Name, r.Revision); err == nil {
 			t.Errorf("%s %s was deleted for another host", r.Kind, r.Name)
 		}
 	}

@@ -69,9 +69,9 @@ func (d *KubernetesAPI) claimAgain(ctx context.Context, host string, cidr netip.
 		return false, err
 	}
 	if object == nil {
-		err := d.create(ctx, kindAffinity, name, map[string]any{
-			"state": string(state), "node": host, "type": model.IPAMAffinityTypeHost, "cidr": cidr.String(), "deleted": "false",
-		})
+		claim := customNames().newAffinity(host, cidr)
+		claim["state"] = string(state)
+		err := d.create(ctx, kindAffinity, name, claim)
 		return err == nil, err
 	}
 	if of, _, err := readAffinity(object); err != nil || of != host {

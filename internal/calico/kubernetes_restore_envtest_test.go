@@ -30,7 +30,7 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	release := func() {
 		t.Helper()
 		assignment := Assignment{Address: address.Address, Handle: address.Handle, Sequence: w.sequenceOf(t, host, address)}
-		if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: address.Block, Assignment: assignment}}); err != nil {
+		if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: address.Block, Reservation: assignment}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	s := w.read(t, host)
 	for _, b := range s.host.Blocks { // as far as nothing else is in it
 		for _, a := range s.assignments(b) {
-			if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: b.CIDR, Assignment: a}}); err != nil {
+			if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: b.CIDR, Reservation: a}}); err != nil {
 				t.Fatal(err)
 			}
 		}

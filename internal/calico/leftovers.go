@@ -8,26 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
-
-// Leftover is an address assignment or a workload endpoint that names a pod. Either Block and Assignment are set, or Endpoint is.
-type Leftover struct {
-	// Host is the Calico node name that it names, and Namespace and Pod the pod.
-	Host, Namespace, Pod string
-	// Block is the block of the address, the zero Prefix for an endpoint.
-	Block netip.Prefix
-	Assignment
-	// Endpoint is the endpoint, with an empty name for an address.
-	Endpoint EndpointRef
-	// Living is the endpoint of the pod's present sandbox, if the pod is alive on the host and it is an address of an
-	// earlier sandbox: it is one only while that endpoint is at its revision.
-	Living EndpointRef
-}
 
 // PodHoldings is what the datastore holds under the names of pods.
 type PodHoldings struct {
@@ -156,7 +141,7 @@ func (p *PodHoldings) addBlock(value []byte, alive alivePod) {
 		}
 		p.keep(Leftover{
 			Host: host, Namespace: namespace, Pod: pod, Block: block.CIDR,
-			Assignment: Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence},
+			Reservation: Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence},
 		})
 	}
 }
@@ -170,7 +155,16 @@ func (a Allocation) ofPod() (host, namespace, pod string, ok bool) {
 // DescribeLeftovers reads what is to be removed as it stands now, for the journal: endpoints byte for byte, and addresses with their
 // attributes. What has changed or gone is left out: the write that follows does not hold then.
 func (d *Etcd) DescribeLeftovers(ctx context.Context, leftovers []Leftover) (objects []Object, addresses []HeldAddress, err error) {
-	blocks := map[netip.Prefix]Block{}
+	addresses, err = heldOf(leftovers, func(cidr netip.Prefix) (Block, error) {
+		_, stored, _, err := d.readBlock(ctx, cidr)
+		if err != nil || stored == nil {
+			return Block{}, err
+		}
+		return translateBlock(stored)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, l := range leftovers {
 		if l.Endpoint.Name != "" {
 			key := endpointKey(l.Endpoint.Namespace, l.Endpoint.Name)
@@ -181,60 +175,44 @@ func (d *Etcd) DescribeLeftovers(ctx context.Context, leftovers []Leftover) (obj
 			for _, kv := range resp.Kvs {
 				objects = append(objects, Object{Key: key, Revision: kv.ModRevision, Value: string(kv.Value)})
 			}
-			continue
 		}
-		if _, read := blocks[l.Block]; !read {
-			_, stored, _, err := d.readBlock(ctx, l.Block)
-			if err != nil {
-				return nil, nil, err
-			}
-			if blocks[l.Block], err = translateStored(stored); err != nil {
-				return nil, nil, err
-			}
-		}
-		addresses = append(addresses, heldIn(blocks[l.Block], l.Assignment)...)
 	}
 	return objects, addresses, nil
 }
 
 // DescribeLeftovers reads what is to be removed as it stands now, for the journal: there are only addresses.
 func (d *KubernetesAPI) DescribeLeftovers(ctx context.Context, leftovers []Leftover) (objects []Object, addresses []HeldAddress, err error) {
+	addresses, err = heldOf(leftovers, func(cidr netip.Prefix) (Block, error) {
+		object, err := d.read(ctx, kindBlock, resourceName(cidr))
+		if err != nil || object == nil {
+			return Block{}, err
+		}
+		return readBlock(object)
+	})
+	return nil, addresses, err
+}
+
+// heldOf are those of the leftovers that are addresses as they stand in their blocks, without those that are others by now. Each block is read once.
+func heldOf(leftovers []Leftover, read func(netip.Prefix) (Block, error)) (held []HeldAddress, err error) {
 	blocks := map[netip.Prefix]Block{}
 	for _, l := range leftovers {
-		if _, read := blocks[l.Block]; !read {
-			object, err := d.read(ctx, kindBlock, resourceName(l.Block))
-			if err != nil {
-				return nil, nil, err
+		if l.Endpoint.Name != "" {
+			continue
+		}
+		block, known := blocks[l.Block]
+		if !known {
+			if block, err = read(l.Block); err != nil {
+				return nil, err
 			}
-			blocks[l.Block] = Block{}
-			if object != nil {
-				if blocks[l.Block], err = readBlock(object); err != nil {
-					return nil, nil, err
-				}
+			blocks[l.Block] = block
+		}
+		for _, a := range block.Allocations {
+			if a.Address == l.Address && a.Handle == l.Handle && a.Sequence == l.Sequence {
+				held = append(held, heldAddress(block, a))
 			}
 		}
-		addresses = append(addresses, heldIn(blocks[l.Block], l.Assignment)...)
 	}
-	return nil, addresses, nil
-}
-
-// translateStored is translateBlock for a block that may be absent.
-func translateStored(stored *storedBlock) (Block, error) {
-	if stored == nil {
-		return Block{}, nil
-	}
-	return translateBlock(stored)
-}
-
-// heldIn is an assignment as it stands in the block, none if it is another by now.
-func heldIn(block Block, assignment Assignment) []HeldAddress {
-	i := slices.IndexFunc(block.Allocations, func(a Allocation) bool {
-		return a.Address == assignment.Address && a.Handle == assignment.Handle && a.Sequence == assignment.Sequence
-	})
-	if i < 0 {
-		return nil
-	}
-	return []HeldAddress{heldAddress(block, block.Allocations[i])}
+	return held, nil
 }
 
 func heldAddress(block Block, a Allocation) HeldAddress {
@@ -353,7 +331,7 @@ func sortLeftovers(leftovers []Leftover) (endpoints []EndpointRef, block netip.P
 		case block.IsValid() && block != l.Block || !l.Block.IsValid():
 			return nil, block, nil, fmt.Errorf("address %s is not of block %s", l.Address, block)
 		default:
-			block, assignments = l.Block, append(assignments, l.Assignment)
+			block, assignments = l.Block, append(assignments, l.Reservation)
 		}
 	}
 	if (len(endpoints) > 0) == (len(assignments) > 0) {

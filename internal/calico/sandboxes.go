@@ -19,15 +19,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Sandboxed is an address or an endpoint of a pod that is alive, and of which the datastore holds something of another
-// sandbox or another host as well: one of them is what an earlier pod of that name has left.
-type Sandboxed struct {
-	Leftover
-	// Container is the container ID of its sandbox: an endpoint's spec.containerID, or what follows the network in an
-	// address's handle (cni-plugin, pkg/ipamplugin: GetHandleID). A pod of several networks has several handles of one.
-	Container string
-}
-
 // mostDoubled bounds the pods of which PodHoldings.Doubled are: what one look does not find another one does.
 const mostDoubled = 1000
 
@@ -129,7 +120,7 @@ func (s *sandboxes) addresses(block Block) (found []Sandboxed) {
 			hosts[host] = true
 			found = append(found, Sandboxed{Container: containerOf(a.Handle), Leftover: Leftover{
 				Host: host, Namespace: namespace, Pod: pod, Block: block.CIDR,
-				Assignment: Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence},
+				Reservation: Assignment{Address: a.Address, Handle: a.Handle, Sequence: a.Sequence},
 			}})
 		}
 	}

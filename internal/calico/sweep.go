@@ -35,12 +35,6 @@ type Sweep struct {
 	NamesPods bool
 }
 
-// Handle is an IPAM handle at a revision.
-type Handle struct {
-	ID       string
-	Revision int64
-}
-
 // Sweep reads, at the given store revision, the keys of all endpoints and handles and all blocks, page by page. What it keeps is a name for
 // each host and eight bytes for each handle. A block that cannot be parsed may use any handle, so then no handle is an orphan.
 func (d *Etcd) Sweep(ctx context.Context, revision int64) (Sweep, error) {

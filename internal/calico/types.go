@@ -7,7 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
+
+	"github.com/mooring-dev/mooring/internal/nodesync"
+)
+
+// What the datastore holds and node sync decides about has one form.
+type (
+	// OrchRef names an orchestrator and the node's name there.
+	OrchRef = nodesync.OrchRef
+	// Resource is an object about one host alone.
+	Resource = nodesync.Resource
+	// Report is what Felix last reported of a host; see Etcd.Reports.
+	Report = nodesync.Report
+	// Endpoint is a WorkloadEndpoint.
+	Endpoint = nodesync.Endpoint
+	// EndpointRef is a WorkloadEndpoint at a revision.
+	EndpointRef = nodesync.EndpointRef
+	// Affinity is a host's claim on a block.
+	Affinity = nodesync.Affinity
+	// Assignment names one assignment of one address and no later one.
+	Assignment = nodesync.Reservation
+	// Handle is an IPAM handle at a revision.
+	Handle = nodesync.Handle
+	// Leftover is an address or an endpoint that names a pod.
+	Leftover = nodesync.Leftover
+	// Sandboxed is what the datastore holds of a pod of several sandboxes or hosts.
+	Sandboxed = nodesync.Sandboxed
 )
 
 // Snapshot is the datastore's Calico Nodes and readiness, read at one revision.
@@ -47,22 +72,9 @@ type Node struct {
 	Implied bool
 }
 
-// OrchRef names an orchestrator and the node's name there.
-type OrchRef struct{ Orchestrator, NodeName string }
-
 // Host is what the datastore holds under one Calico node name, apart from its Node.
 type Host struct {
-	Name       string
-	Endpoints  []Endpoint
-	Blocks     []Block
-	Affinities []Affinity
-	// IPCooldown is how long a released address must not be assigned again: IPAMConfig's ipCooldownSeconds.
-	IPCooldown time.Duration
-	// Resources are objects of other kinds that are about this host alone.
-	Resources  []Resource
-	Unreadable []string
-	// Mentions are other objects that speak of the host and may be about others as well, a sentence each.
-	Mentions []string
+	nodesync.Host
 	// Objects are the host's Node, endpoints, affinities and resources as they stand in the datastore, for the journal.
 	Objects []Object
 	// Addresses are those that name the host, for the journal.
@@ -76,34 +88,6 @@ type Object struct {
 	Value    string `json:"value"`
 }
 
-// Resource is an object about one host alone: "node.<name>" configurations, and what names the host in spec.node. Automatic says that a
-// program wrote it and would write it again: kube-controllers' host endpoints (label projectcalico.org/created-by), and a FelixConfiguration
-// that holds nothing but what calico-node writes at every start (node/pkg/lifecycle/startup: ensureDefaultConfig).
-type Resource struct {
-	Kind      string
-	Name      string
-	Revision  int64
-	Automatic bool
-	// StatusAt is CalicoNodeStatus' status.lastUpdated, the zero time of any other kind.
-	StatusAt time.Time
-}
-
-// Report is what Felix last reported of a host; see Etcd.Reports.
-type Report struct {
-	Host     string
-	Revision int64
-	// At is the time in it, by the clock of the host; the zero time if it cannot be read.
-	At time.Time
-}
-
-// Endpoint is a WorkloadEndpoint.
-type Endpoint struct {
-	Namespace, Name string
-	Revision        int64
-	Orchestrator    string
-	Pod             string
-}
-
 // Block is an IPAM block. AffineTo is the host it is affine to, "virtual:<name>" for a virtual affinity, "" for none.
 type Block struct {
 	CIDR        netip.Prefix
@@ -111,45 +95,10 @@ type Block struct {
 	Allocations []Allocation
 }
 
-// Allocation is one assigned address of a block. Host is its "node" attribute.
+// Allocation is one assigned address of a block, with all attributes that anyone who assigned it wrote with it.
 type Allocation struct {
-	Address  netip.Addr
-	Handle   string
-	Sequence uint64
-	Host     string
-	// Attributes are all that anyone who assigned it wrote with it, Host among them.
+	nodesync.Allocation
 	Attributes map[string]string
-	// AssignedAt is when Calico's CNI plugin assigned the address, by the clock of the host; the zero time if that is not known.
-	AssignedAt time.Time
-	// ReleasedAt is when the address was released, if it is in cooldown: it has no owner, and is not free before Host.IPCooldown is over
-	// (Calico 3.33, design/ipam/ipam-core-library.md). The zero time for an address that is assigned.
-	ReleasedAt time.Time
-	// VirtualMachine is the KubeVirt virtual machine that the address belongs to, which outlives its pod and its host; "" for none.
-	VirtualMachine string
-	// AlternateHost is the host that the address of a virtual machine moves to or came from, "" for none.
-	AlternateHost string
-	// Unknown is the name of an attribute, or of a field next to them, that this program does not know, "" for none: the address may be another's as well.
-	Unknown string
-}
-
-// Affinity is a host's claim on a block.
-type Affinity struct {
-	CIDR     netip.Prefix
-	Revision int64
-	State    string
-}
-
-// Assignment names one assignment of one address and no later one.
-type Assignment struct {
-	Address  netip.Addr
-	Handle   string
-	Sequence uint64
-}
-
-// EndpointRef is a WorkloadEndpoint at a revision.
-type EndpointRef struct {
-	Namespace, Name string
-	Revision        int64
 }
 
 // Guard is the state of a Calico Node that every destructive write depends on. Revision 0 means that there must be no such Node.

@@ -12,6 +12,8 @@ import (
 // with the container ID of its sandbox.
 type Sandboxed struct {
 	Leftover
+	// Container is an endpoint's spec.containerID, or what follows the network in an address's handle (cni-plugin, pkg/ipamplugin: GetHandleID). A pod of
+	// several networks has several handles of one.
 	Container string
 }
 

@@ -9,8 +9,9 @@
 //	servers, replicas   etcd and the API server restart, compact or lose answers; leaders die or sleep
 //	badinput and others what is wrong is named in one sentence, and nothing is written
 //	nodesync            a campaign that kills anything at any time; MOORING_E2E_ROUNDS makes it longer
-//	storm               machines come, go, come back and are renamed beside two replicas, while these and their servers are killed and freeze: the history
-//	                    of Calico's etcd is judged change by change; MOORING_E2E_STORM_SECONDS is its length, half an hour in `make nightly`
+//	storm               machines come, go, come back and are renamed, or sandboxes of pods leave something, beside two replicas, while these and their
+//	                    servers are killed and freeze: the history of Calico's datastore, either one, is judged change by change;
+//	                    MOORING_E2E_STORM_SECONDS is its length, half an hour each in `make nightly`, MOORING_E2E_STORM_MACHINES how many others there are
 //	departures          a benchmark: 50 machines leave, with calico-node-sync and with Calico's kube-controllers (MOORING_E2E_MACHINES)
 //	truth               one part of a cluster is broken at a time, in more than a hundred ways, and no view of kubectl mooring calls it good
 //	lab, terminal       the lab's demo and its end

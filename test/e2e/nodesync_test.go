@@ -100,10 +100,16 @@ func newCampaign(t *testing.T) *campaign {
 // direct writes a kubeconfig of the product's that leads to the API server itself.
 func (s *site) direct() string {
 	s.t.Helper()
+	return s.through(s.api.Config.Host)
+}
+
+// through writes a kubeconfig of the product's that leads to an address behind which the API server is.
+func (s *site) through(address string) string {
+	s.t.Helper()
 	authority, err := os.ReadFile(s.api.Config.CAFile)
 	s.must(err)
 	block, _ := pem.Decode(authority)
-	return writeKubeconfig(s.t, s.api.Config.Host, s.token, block.Bytes)
+	return writeKubeconfig(s.t, address, s.token, block.Bytes)
 }
 
 func number(variable string, otherwise int) int {

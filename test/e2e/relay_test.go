@@ -20,6 +20,7 @@ const requestDelay = 60 * time.Millisecond
 type relay struct {
 	listener net.Listener
 	target   string
+	delay    time.Duration
 }
 
 func newRelay(t *testing.T, endpoint string) *relay {
@@ -32,7 +33,7 @@ func newRelay(t *testing.T, endpoint string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{listener: listener, target: u.Host}
+	r := &relay{listener: listener, target: u.Host, delay: requestDelay}
 	t.Cleanup(func() { _ = listener.Close() })
 	go r.accept()
 	return r
@@ -65,7 +66,7 @@ func (r *relay) carry(from net.Conn) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			<-time.After(requestDelay)
+			<-time.After(r.delay)
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

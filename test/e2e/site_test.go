@@ -38,9 +38,11 @@ import (
 // site is a namespace of an API server, in which calico-node-sync has its service account with the rights that ship, and an etcd of its own
 // that is Calico's. Sites share an API server, so the names of their machines begin with the site's.
 type site struct {
-	t      *testing.T
-	api    *controlplane.Cluster
+	t   *testing.T
+	api *controlplane.Cluster
+	// etcd is the one that has Calico's data: an etcd of Calico's own or, with the kubernetes datastore, the API server's.
 	etcd   *testkit.Etcd
+	kind   apiconfig.DatastoreType
 	calico *caliconode.Datastore
 	// namespace is also what the names of machines begin with.
 	namespace string
@@ -52,8 +54,18 @@ type site struct {
 
 func newSite(t *testing.T, api *controlplane.Cluster, name string) *site {
 	t.Helper()
-	s := &site{
-		t: t, api: api, etcd: testkit.NewEtcd(t), namespace: name, binary: testkit.Binary(t, "calico-node-sync"), logs: t.TempDir(),
+	return newSiteIn(t, apiconfig.EtcdV3, api, name)
+}
+
+// newSiteIn is newSite with either datastore. With that of Kubernetes there can be one site in a cluster.
+func newSiteIn(t *testing.T, kind apiconfig.DatastoreType, api *controlplane.Cluster, name string) *site {
+	t.Helper()
+	s := &site{t: t, api: api, kind: kind, namespace: name, binary: testkit.Binary(t, "calico-node-sync"), logs: t.TempDir()}
+	if kind == apiconfig.Kubernetes {
+		api.InstallCalicoCRDs(t)
+		s.etcd = api.OwnEtcd(t)
+	} else {
+		s.etcd = testkit.NewEtcd(t)
 	}
 	s.connect()
 	s.grant()
@@ -63,7 +75,12 @@ func newSite(t *testing.T, api *controlplane.Cluster, name string) *site {
 func (s *site) connect() {
 	s.t.Helper()
 	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, s.etcd.Endpoint
+	config.Spec.DatastoreType = s.kind
+	if s.kind == apiconfig.Kubernetes {
+		config.Spec.Kubeconfig, config.Spec.K8sClientQPS = s.api.Kubeconfig, 1000 // one client for many machines
+	} else {
+		config.Spec.EtcdEndpoints = s.etcd.Endpoint
+	}
 	var err error
 	if s.calico, err = caliconode.Connect(*config); err != nil {
 		s.t.Fatal(err)
@@ -89,7 +106,7 @@ func (s *site) grant() {
 	namespace.SetKind("Namespace")
 	namespace.SetName(s.namespace)
 	s.apply(api, namespace)
-	for _, name := range []string{"base/service-account.yaml", "base/rbac.yaml", "leases/rbac.yaml", "overlays/etcdv3/rbac.yaml"} {
+	for _, name := range []string{"base/service-account.yaml", "base/rbac.yaml", "leases/rbac.yaml", "overlays/" + string(s.kind) + "/rbac.yaml"} {
 		content, err := os.ReadFile(filepath.Join(testkit.Root(s.t), "config", "calico-node-sync", name))
 		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(name, "overlays/") {
 			continue // this datastore needs no rights of its own in Kubernetes
@@ -177,7 +194,11 @@ func (s *site) startAt(kubeconfig, etcd string, flags ...string) *testkit.Proces
 		"--kubeconfig", kubeconfig, "--leader-elect=false", "--leader-election-namespace", s.namespace,
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--round-interval=1s", "--grace-period=100ms", "--resync-period=1m",
 	}, flags...)
-	process := testkit.Start(s.t, filepath.Join(s.logs, fmt.Sprintf("%d.log", s.started)), []string{"ETCD_ENDPOINTS=" + etcd}, s.binary, args...)
+	env := []string{"ETCD_ENDPOINTS=" + etcd}
+	if s.kind == apiconfig.Kubernetes {
+		env = []string{"DATASTORE_TYPE=kubernetes"}
+	}
+	process := testkit.Start(s.t, filepath.Join(s.logs, fmt.Sprintf("%d.log", s.started)), env, s.binary, args...)
 	s.t.Cleanup(process.Stop)
 	return process
 }

@@ -10,16 +10,21 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
@@ -44,11 +49,18 @@ type slot struct {
 	pods  []*stormPod
 	// dead are, under each of its names, the pods that it had and whose addresses nobody has released.
 	dead map[string][]*stormPod
+	// lingering are the sandboxes that the kubelet has not taken down yet, although their pods were deleted by force.
+	lingering   []*stormPod
+	kubeletDead atomic.Bool
 }
 
+// stormPod is a pod in a sandbox. Its UID is that of the sandbox; uid is that of the pod.
 type stormPod struct {
 	*corev1.Pod
+	uid  types.UID
 	life *podLife
+	// lost reports that nobody will ask the CNI plugin to take the sandbox down.
+	lost bool
 	// borrowed says that its address is out of another machine's block.
 	borrowed bool
 }
@@ -92,12 +104,15 @@ func (sl *slot) between(low, high time.Duration) time.Duration {
 func (sl *slot) one(n int) bool { return sl.IntN(n) == 0 }
 
 func (sl *slot) hostOf(name string) caliconode.Host {
-	last := byte(sl.number + 1)
+	last := sl.number + 1
 	if strings.HasSuffix(name, stormDomain) {
-		last += 100
+		last += 2 * mostIdle
 	}
-	host := sl.host("", last)
-	host.Name, host.KubernetesNode = name, name
+	host := sl.host("", 0)
+	host.Name, host.KubernetesNode, host.Address = name, name, netip.AddrFrom4([4]byte{172, 30, byte(last >> 8), byte(last)})
+	v6 := host.AddressV6.As16()
+	v6[14], v6[15] = byte(last>>8), byte(last)
+	host.AddressV6 = netip.AddrFrom16(v6)
 	return host
 }
 
@@ -115,7 +130,11 @@ func (sl *slot) run() {
 			if sl.one(3) && !sl.stays {
 				break
 			}
-			sl.churn()
+			if sl.stays {
+				sl.load.churn(sl)
+			} else {
+				sl.churn()
+			}
 		}
 		if !sl.leave() {
 			return
@@ -149,7 +168,7 @@ func (sl *slot) join(name string) bool {
 	ok := sl.persist("registering "+name, func(ctx context.Context) error { return sl.register(ctx, name) })
 	var revision int64
 	ok = ok && sl.persist("looking at "+name, func(ctx context.Context) error {
-		answer, err := sl.etcd.Client.Get(ctx, nodePrefix+name)
+		answer, err := sl.etcd.Client.Get(ctx, sl.traceOf(name), clientv3.WithPrefix(), clientv3.WithLimit(1))
 		if err != nil {
 			return err
 		}
@@ -174,7 +193,7 @@ func (sl *slot) join(name string) bool {
 		sl.truth.with(func() { sl.life.started = revision })
 	}
 	for range 1 + sl.IntN(3) {
-		ok = ok && sl.addPod()
+		ok = ok && sl.addPod(sl.newName())
 	}
 	if ok && sl.one(3) {
 		ok = sl.writeUsersObjects()
@@ -184,21 +203,39 @@ func (sl *slot) join(name string) bool {
 	return ok
 }
 
+// traceOf begins a key that is there until a machine is cleaned up.
+func (sl *slot) traceOf(name string) string {
+	if sl.kind == apiconfig.Kubernetes {
+		return customPrefix + "blockaffinities/" + name + "-10-"
+	}
+	return nodePrefix + name
+}
+
 // register creates the Kubernetes Node, Ready, and, of a machine that stays, the Lease that its kubelet renews.
 func (sl *slot) register(ctx context.Context, name string) error {
 	nodes := sl.api.Client.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		node, err = nodes.Get(ctx, name, metav1.GetOptions{})
+		err = nil
 	}
 	if err != nil || !sl.stays {
 		return err
 	}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	if err := sl.setReady(ctx, name, corev1.ConditionTrue); err != nil {
 		return err
 	}
 	return sl.beat(ctx, name)
+}
+
+func (sl *slot) setReady(ctx context.Context, name string, status corev1.ConditionStatus) error {
+	nodes := sl.api.Client.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()}}
+	_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
 }
 
 func (sl *slot) beat(ctx context.Context, name string) error {
@@ -227,7 +264,7 @@ func (sl *slot) leave() bool {
 	sl.truth.with(func() {
 		sl.life.until = revision
 		for _, p := range sl.pods {
-			p.life.until, p.life.gone = revision, time.Now()
+			p.life.end(revision)
 		}
 	})
 	sl.count("departures")
@@ -260,14 +297,19 @@ func (sl *slot) collect() bool {
 func (sl *slot) deletePod(p *stormPod) bool {
 	now := int64(0)
 	return sl.persist("deleting pod "+p.Name, func(ctx context.Context) error {
-		return client.IgnoreNotFound(sl.api.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+		err := sl.api.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.uid}})
+		if apierrors.IsConflict(err) { // an earlier attempt has worked, and another pod has the name
+			return nil
+		}
+		return client.IgnoreNotFound(err)
 	})
 }
 
 // churn starts a pod, or ends one: as it should be, or so that something of it is left.
 func (sl *slot) churn() {
 	if len(sl.pods) < 3 || len(sl.pods) < 8 && sl.one(2) {
-		sl.addPod()
+		sl.addPod(sl.newName())
 		return
 	}
 	i := sl.IntN(len(sl.pods))
@@ -282,7 +324,7 @@ func (sl *slot) end(p *stormPod, killed bool) bool {
 	if !ok {
 		return false
 	}
-	sl.truth.with(func() { p.life.until, p.life.gone = revision, time.Now() })
+	sl.truth.with(func() { p.life.end(revision) })
 	if killed {
 		sl.count("leftovers on machines that stay")
 		sl.dead[sl.name] = append(sl.dead[sl.name], p)
@@ -303,6 +345,11 @@ func (sl *slot) returnAddresses() {
 	if sl.life.until != 0 {
 		return
 	}
+	sl.reviveKubelet()
+	sl.takeDown()
+	if !sl.stays { // what a DEL does not release, since an interrupted clean-up has removed the handle, is a leftover
+		sl.persist("marking "+sl.name+" as ready", func(ctx context.Context) error { return sl.setReady(ctx, sl.name, corev1.ConditionTrue) })
+	}
 	for _, p := range sl.pods {
 		if p.borrowed {
 			sl.end(p, false)
@@ -311,10 +358,12 @@ func (sl *slot) returnAddresses() {
 	sl.dead[sl.name] = slices.DeleteFunc(sl.dead[sl.name], func(p *stormPod) bool { return (p.borrowed || !sl.stays) && sl.release(p) })
 }
 
+func (sl *slot) newName() string { return fmt.Sprintf("w-%d", sl.next.Add(1)) }
+
 // addPod starts a pod; some take an address out of the block of another machine.
-func (sl *slot) addPod() bool {
+func (sl *slot) addPod(name string) bool {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("w-%d", sl.next.Add(1))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec:       corev1.PodSpec{NodeName: sl.name, ServiceAccountName: "default", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	pods := sl.api.Client.CoreV1().Pods(pod.Namespace)
@@ -336,8 +385,13 @@ func (sl *slot) addPod() bool {
 	if !ok {
 		return false
 	}
-	p := &stormPod{Pod: pod, life: &podLife{}}
-	sl.truth.with(func() { sl.truth.pods[pod.Name], sl.truth.pods[caliconode.HandleID(pod)] = p.life, p.life })
+	return sl.connect(&stormPod{Pod: pod, uid: pod.UID, life: &podLife{}})
+}
+
+// connect starts the sandbox of a pod.
+func (sl *slot) connect(p *stormPod) bool {
+	pod := p.Pod
+	sl.truth.with(func() { sl.truth.pods[caliconode.HandleID(pod)] = p.life })
 	sl.pods = append(sl.pods, p)
 	if lender := sl.lender(); lender != nil && sl.one(6) {
 		ctx, cancel := context.WithTimeout(sl.t.Context(), 30*time.Second)
@@ -347,7 +401,7 @@ func (sl *slot) addPod() bool {
 		}
 		cancel()
 	}
-	ok = p.borrowed || sl.persist("connecting "+pod.Name, func(ctx context.Context) error {
+	ok := p.borrowed || sl.persist("connecting "+pod.Name, func(ctx context.Context) error {
 		_, err := sl.agent.PodNetwork().Add(ctx, pod)
 		return err
 	})

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,20 +15,25 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// youngestLeftover is how long a pod must be gone before anything of it may go from a machine that lives (nodesync.DefaultConfig).
-const youngestLeftover = 15 * time.Minute
+const (
+	// youngestLeftover is how long a pod must be gone before anything of it may go from a machine that lives. It is 15 minutes without a hidden flag
+	// (nodesync.DefaultConfig), which no storm can wait for.
+	youngestLeftover = 15 * time.Second
+	// customPrefix begins the keys of Calico's kinds in the API server's etcd.
+	customPrefix = "/registry/crd.projectcalico.org/"
+	// handlePrefix begins the handles of pods, before the container ID.
+	handlePrefix = "k8s-pod-network."
+)
 
 // truth is what the test knows of its machines and pods, in revisions of Calico's etcd: since they live, and until when. It is written before
 // what ends a life and after what begins one, so that no removal that was right is called wrong.
 type truth struct {
 	mu    sync.Mutex
 	hosts map[string][]*life
-	// pods are by their IPAM handles and, as they are never used twice, by their names.
+	// pods are by their IPAM handles, which are their sandboxes.
 	pods map[string]*podLife
 	// clock is when which revision was there.
 	clock []tick
@@ -45,12 +49,21 @@ type life struct {
 	rewritten int64
 }
 
-// podLife is the life of one pod: from is when it had its address, until is before it or its machine went.
+// podLife is the life of one sandbox of a pod: from is when it had its address, until is before it or its machine went.
 type podLife struct {
 	from, until int64
 	// taken is before the CNI plugin was asked to release what the pod had, 0 if it was not.
 	taken int64
-	gone  time.Time
+	// gone is when the pod went or got another sandbox, lasts when the sandbox ends without its pod, if it does.
+	gone, lasts time.Time
+}
+
+// end ends the sandbox, which may have been without its pod already.
+func (p *podLife) end(revision int64) {
+	p.until = revision
+	if p.gone.IsZero() {
+		p.gone = time.Now()
+	}
 }
 
 type tick struct {
@@ -107,40 +120,45 @@ func (tr *truth) at(revision int64) time.Time {
 	return tr.clock[i].at
 }
 
-// oracle reads the whole history of Calico's etcd and says what was wrong in it.
+// ended reports whether a handle is that of a sandbox that is gone.
+func (tr *truth) ended(handle string) bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	p := tr.pods[handle]
+	return p != nil && (p.until != 0 || !p.lasts.IsZero() && time.Now().After(p.lasts))
+}
+
+// oracle reads the whole history of Calico's datastore and says what was wrong in it.
 type oracle struct {
 	truth      *truth
+	kubernetes bool
 	violations []string
 	writes     int
 	// removed are the keys that were deleted of machines that were gone, leftovers what went of pods that were gone, on machines that lived.
 	removed, leftovers int
 }
 
-// judge reads all changes after a revision up to that of the last key, which the test has written to end with.
-func (o *oracle) judge(ctx context.Context, client *clientv3.Client, after int64, last string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// judge reads all changes.
+func (o *oracle) judge(before map[string][]byte, changes []change) {
 	o.truth.mu.Lock()
 	defer o.truth.mu.Unlock()
-	for answer := range client.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(after+1), clientv3.WithPrevKV()) {
-		if err := answer.Err(); err != nil {
-			return fmt.Errorf("the history is cut off: %w", err)
-		}
-		for _, event := range answer.Events {
-			if string(event.Kv.Key) == last {
-				return nil
-			}
-			if strings.HasPrefix(string(event.Kv.Key), "/calico/") {
-				o.writes++
-				o.event(event)
+	if o.kubernetes { // no Calico Node is written: a machine lives when calico-node has started
+		for _, lives := range o.truth.hosts {
+			for _, l := range lives {
+				l.rewritten = l.started
 			}
 		}
 	}
-	return fmt.Errorf("the history ended early: %w", ctx.Err())
+	for i := range changes {
+		c := &changes[i]
+		o.writes++
+		o.event(c, o.parse(before[c.key]), o.parse(c.value))
+		before[c.key] = c.value
+	}
 }
 
-func (o *oracle) violate(event *clientv3.Event, format string, args ...any) {
-	o.violations = append(o.violations, fmt.Sprintf("revision %d, %s %s: ", event.Kv.ModRevision, event.Type, event.Kv.Key)+fmt.Sprintf(format, args...))
+func (o *oracle) violate(c *change, format string, args ...any) {
+	o.violations = append(o.violations, fmt.Sprintf("revision %d, %s, deleted %t: ", c.revision, c.key, c.deleted())+fmt.Sprintf(format, args...))
 }
 
 // calicoValue is what the oracle reads of values: one form for all kinds.
@@ -149,9 +167,17 @@ type calicoValue struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Node string `json:"node"`
-		Pod  string `json:"pod"`
+		Node        string `json:"node"`
+		Pod         string `json:"pod"`
+		ContainerID string `json:"containerID"`
+		HandleID    string `json:"handleID"`
+		ipamValue
 	} `json:"spec"`
+	ipamValue
+}
+
+// ipamValue is a block or an affinity: the value itself in etcd, its spec in Kubernetes.
+type ipamValue struct {
 	State       string  `json:"state"`
 	Affinity    *string `json:"affinity"`
 	Allocations []*int  `json:"allocations"`
@@ -161,68 +187,78 @@ type calicoValue struct {
 	} `json:"attributes"`
 }
 
-func parseCalico(data []byte) calicoValue {
+func (o *oracle) parse(data []byte) calicoValue {
 	var value calicoValue
 	_ = json.Unmarshal(data, &value) // nothing but the product, libcalico-go and this test write here
+	if o.kubernetes {
+		value.ipamValue = value.Spec.ipamValue
+	}
 	return value
 }
 
 // event judges one change.
-func (o *oracle) event(event *clientv3.Event) {
-	var before, after calicoValue
-	if event.PrevKv != nil {
-		before = parseCalico(event.PrevKv.Value)
-	}
-	if event.Type != clientv3.EventTypeDelete {
-		after = parseCalico(event.Kv.Value)
-	}
-	if resource, ok := strings.CutPrefix(string(event.Kv.Key), "/calico/resources/v3/projectcalico.org/"); ok {
+func (o *oracle) event(c *change, before, after calicoValue) {
+	if resource, ok := strings.CutPrefix(c.key, "/calico/resources/v3/projectcalico.org/"); ok {
 		kind, name, _ := strings.Cut(resource, "/")
-		o.resource(event, kind, name, before, after)
+		o.resource(c, kind, name, before, after)
 		return
 	}
-	o.ipam(event, before, after)
+	if rest, ok := strings.CutPrefix(c.key, ipamPrefix); ok {
+		area, name, _ := strings.Cut(rest, "/")
+		host, _, _ := strings.Cut(name, "/")
+		o.ipam(c, area, host, name, before, after)
+		return
+	}
+	kind, name, _ := strings.Cut(strings.TrimPrefix(c.key, customPrefix), "/")
+	switch kind {
+	case "ipamblocks":
+		o.ipam(c, "assignment", "", "", before, after)
+	case "blockaffinities":
+		o.ipam(c, "host", before.Spec.Node, "", before, after)
+	case "ipamhandles":
+		o.ipam(c, "handle", "", before.Spec.HandleID, before, after)
+	default:
+		o.resource(c, kind, name, before, after)
+	}
 }
 
 // resource judges a change of one of Calico's resources.
-func (o *oracle) resource(event *clientv3.Event, kind, name string, before, after calicoValue) {
-	deleted := event.Type == clientv3.EventTypeDelete
+func (o *oracle) resource(c *change, kind, name string, before, after calicoValue) {
+	deleted := c.deleted()
 	switch {
 	case kind == "nodes" && !deleted:
-		o.rewritten(name, event.Kv.ModRevision, before, after)
+		o.rewritten(name, c.revision, before, after)
 	case !deleted:
 	case kind == "nodes":
-		o.ofHost(event, name)
+		o.ofHost(c, name)
 	case kind == "workloadendpoints":
-		o.ofPod(event, before.Spec.Node, before.Spec.Pod, "the endpoint")
+		o.ofPod(c, before.Spec.Node, handlePrefix+before.Spec.ContainerID, "the endpoint")
 	case kind == "felixconfigurations" && strings.HasPrefix(name, "node."):
-		o.ofHost(event, strings.TrimPrefix(name, "node."))
+		o.ofHost(c, strings.TrimPrefix(name, "node."))
 	case kind == "hostendpoints" || kind == "bgppeers":
-		o.ofHost(event, before.Spec.Node)
+		o.ofHost(c, before.Spec.Node)
 	default:
-		o.violate(event, "nobody may delete it")
+		o.violate(c, "nobody may delete it")
 	}
 }
 
 // ipam judges a change of blocks, affinities and handles.
-func (o *oracle) ipam(event *clientv3.Event, before, after calicoValue) {
-	rest := strings.TrimPrefix(string(event.Kv.Key), ipamPrefix)
-	area, name, _ := strings.Cut(rest, "/")
+func (o *oracle) ipam(c *change, area, host, handle string, before, after calicoValue) {
 	switch {
 	case area == "assignment":
-		o.block(event, before, after)
-	case event.Type != clientv3.EventTypeDelete:
+		o.block(c, before, after)
 	case area == "host":
 		// libcalico-go itself withdraws a claim that it has not confirmed.
-		if host, _, _ := strings.Cut(name, "/"); before.State == "confirmed" {
-			o.ofHost(event, host)
+		if before.State == "confirmed" && after.State != "confirmed" {
+			o.ofHost(c, host)
 		}
+	case !c.deleted():
 	case area == "handle":
-		if o.truth.pods[name] != nil {
-			o.ofPod(event, "", name, "the handle")
+		if o.truth.pods[handle] != nil {
+			o.ofPod(c, "", handle, "the handle")
 		}
 	default:
-		o.violate(event, "nobody may delete it")
+		o.violate(c, "nobody may delete it")
 	}
 }
 
@@ -239,27 +275,28 @@ func (o *oracle) rewritten(host string, revision int64, before, after calicoValu
 }
 
 // ofHost judges the removal of something that is the machine's own.
-func (o *oracle) ofHost(event *clientv3.Event, host string) {
-	if o.truth.livesAt(host, event.Kv.ModRevision) != nil {
-		o.violate(event, "%s lives", host)
+func (o *oracle) ofHost(c *change, host string) {
+	if o.truth.livesAt(host, c.revision) != nil {
+		o.violate(c, "%s lives", host)
 		return
 	}
 	o.removed++
 }
 
-// ofPod judges the removal of something that is a pod's, by its handle or its name. Without a host it is not known on which machine the pod was.
-func (o *oracle) ofPod(event *clientv3.Event, host, pod, what string) {
-	revision := event.Kv.ModRevision
+// ofPod judges the removal of something that is of a pod's sandbox, by its handle. Without a host it is not known on which machine the pod was.
+func (o *oracle) ofPod(c *change, host, pod, what string) {
+	revision := c.revision
 	p := o.truth.pods[pod]
 	switch {
-	case p != nil && p.from != 0 && revision > p.from && (p.until == 0 || revision <= p.until):
-		o.violate(event, "%s of a pod that lives (%s)", what, pod)
+	case p != nil && p.from != 0 && revision > p.from && (p.until == 0 || revision <= p.until) && (p.lasts.IsZero() || o.truth.at(revision).Before(p.lasts)):
+		o.violate(c, "%s of a pod that lives (%s)", what, pod)
 		return
 	case p == nil || p.from == 0 || p.taken != 0 && revision > p.taken || host == "":
 		return // it never came to be, the CNI plugin took it down, or it is judged with the address
 	}
 	l := o.truth.livesAt(host, revision)
-	if l == nil {
+	// Without a fence, what was under way when a machine came back still arrives.
+	if l == nil || o.kubernetes && p.until != 0 && p.until <= l.from {
 		o.removed++
 		return
 	}
@@ -268,7 +305,7 @@ func (o *oracle) ofPod(event *clientv3.Event, host, pod, what string) {
 		since = l.began
 	}
 	if age := o.truth.at(revision).Sub(since); age < youngestLeftover {
-		o.violate(event, "%s of pod %s, which is gone for %s only, on %s, which lives", what, pod, age.Round(time.Second), host)
+		o.violate(c, "%s of pod %s, which is gone for %s only, on %s, which lives", what, pod, age.Round(time.Second), host)
 		return
 	}
 	o.leftovers++
@@ -289,23 +326,23 @@ func (v calicoValue) assigned() map[int]allocation {
 }
 
 // block judges what a block lost.
-func (o *oracle) block(event *clientv3.Event, before, after calicoValue) {
-	revision, left := event.Kv.ModRevision, after.assigned()
+func (o *oracle) block(c *change, before, after calicoValue) {
+	revision, left := c.revision, after.assigned()
 	for ordinal, was := range before.assigned() {
 		if left[ordinal] == was {
 			continue
 		}
 		what := fmt.Sprintf("address %d", ordinal)
 		if was.kind == "" {
-			o.ofPod(event, was.node, was.handle, what)
+			o.ofPod(c, was.node, was.handle, what)
 			continue
 		}
 		// calico-node itself may change the addresses of its tunnels until it has started.
 		if l := o.truth.livesAt(was.node, revision); l != nil && l.started != 0 && revision > l.started {
-			o.violate(event, "%s, the %s of %s, which lives", what, was.kind, was.node)
+			o.violate(c, "%s, the %s of %s, which lives", what, was.kind, was.node)
 		}
 	}
-	if event.Type == clientv3.EventTypeDelete && before.Affinity != nil {
-		o.ofHost(event, strings.TrimPrefix(*before.Affinity, "host:"))
+	if c.deleted() && before.Affinity != nil {
+		o.ofHost(c, strings.TrimPrefix(*before.Affinity, "host:"))
 	}
 }

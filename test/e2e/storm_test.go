@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,15 +23,9 @@ import (
 	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
-	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
 	cerrors "github.com/projectcalico/calico/libcalico-go/lib/errors"
-	"github.com/projectcalico/calico/libcalico-go/lib/options"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/mooring-dev/mooring/internal/nodesync"
-	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -40,22 +33,65 @@ import (
 )
 
 const (
-	// stormSlots are machines that come and go, stormStays those that stay.
-	stormSlots, stormStays = 8, 3
+	// mostIdle is how many machines beside those of the load a storm may have.
+	mostIdle = 1000
 	// stormEnd begins the keys with which the history ends when it is read.
 	stormEnd = "/e2e/storm-end-"
 	// answered begins the names of counters of answers.
 	answered = "requests answered "
 )
 
+// load is what happens in a storm.
+type load struct {
+	// comers are machines that come and go, stays those that stay.
+	comers, stays int
+	// low and high bound the time between two disturbances. What removes leftovers must live for some time to do so.
+	low, high time.Duration
+	// churn is what happens to the pods of a machine that stays.
+	churn func(*slot)
+	// wrong is what a naive controller does wrong in either datastore: words of violations.
+	wrong map[apiconfig.DatastoreType][]string
+}
+
+// loads are those of storms, by name: machines that depart, and pods that leave something on machines that stay.
+func loads() map[string]load {
+	const running = "of a pod that lives"
+	return map[string]load{
+		"machines": {
+			comers: 8, stays: 3, low: 500 * time.Millisecond, high: 4 * time.Second, churn: (*slot).churn,
+			wrong: map[apiconfig.DatastoreType][]string{apiconfig.EtcdV3: {nodePrefix, ipamPrefix}, apiconfig.Kubernetes: {customPrefix + "ipamblocks/"}},
+		},
+		"leftovers": {
+			comers: 2, stays: 8, low: 5 * time.Second, high: time.Minute, churn: (*slot).churnSandboxes,
+			wrong: map[apiconfig.DatastoreType][]string{apiconfig.EtcdV3: {running}, apiconfig.Kubernetes: {running}},
+		},
+	}
+}
+
+// eachStorm runs a test with either datastore under each load.
+func eachStorm(t *testing.T, test func(t *testing.T, kind apiconfig.DatastoreType, load load)) { //nolint:paralleltest // its servers freeze, and it needs the machine for itself
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes minutes; make e2e runs it")
+	}
+	for _, name := range slices.Sorted(maps.Keys(loads())) {
+		for _, kind := range []apiconfig.DatastoreType{apiconfig.EtcdV3, apiconfig.Kubernetes} {
+			t.Run(name+"/"+string(kind), func(t *testing.T) { test(t, kind, loads()[name]) })
+		}
+	}
+}
+
 // storm is a cluster of machines that come and go at random, and what disturbs those that clean up after them.
 type storm struct {
 	*site
-	truth *truth
-	seed  uint64
-	next  atomic.Int64 // numbers pods and objects
-	over  chan struct{}
-	began int64
+	load
+	truth   *truth
+	history *history
+	seed    uint64
+	next    atomic.Int64 // numbers pods and objects
+	over    chan struct{}
+	// calm reports that the machines have come to rest: the kubelets of all that live are at work then.
+	calm atomic.Bool
 
 	// pending is the request by name that is not answered yet; the person's until the storm is over.
 	pending *asked
@@ -63,6 +99,8 @@ type storm struct {
 	mu      sync.Mutex // guards the two below
 	counts  map[string]int
 	lenders map[int]*caliconode.Agent
+	// absent are the names of lasting pods that do not exist now.
+	absent []string
 
 	lives, others sync.WaitGroup // of machines, and of all that works beside them
 	slots         []*slot
@@ -77,69 +115,75 @@ type replica struct {
 
 // Two replicas of the real program work beside machines that depart, join, join again in the middle of their clean-up and are renamed, while they
 // are killed, put to sleep, and their servers freeze, and while a person asks for machines by name, that are gone or not. The history of Calico's
-// etcd, change by change, must hold no removal of anything of a machine or pod that lived at that moment; in the end nothing of machines that are
-// gone may be left. What pods left on machines that stay is younger than its 15 minutes, and must stay as well: that it goes later, other tests show.
-// MOORING_E2E_STORM_SECONDS makes it longer.
+// etcd, change by change, must hold no removal of anything of a machine or of a sandbox that lived at that moment, nor of a pod that is gone for less
+// than youngestLeftover; in the end nothing of machines and sandboxes that are gone may be left.
+// MOORING_E2E_STORM_SECONDS makes it longer, MOORING_E2E_STORM_MACHINES adds machines that only exist.
 func TestStorm(t *testing.T) { //nolint:paralleltest // its servers freeze, and it needs the machine for itself
-	if testing.Short() {
-		t.Skip("it takes minutes; make e2e runs it")
-	}
-	length := time.Duration(cases.FromEnv(t, "MOORING_E2E_STORM_SECONDS", 60)) * time.Second
-	st := newStorm(t)
-	st.startReplicas()
-	st.populate()
-	person := st.alongside(st.askByName)
-	st.rage(length)
-	st.end(person)
-	t.Log("the storm is over")
-	st.rest()
-	st.report(st.judge())
-}
-
-// A controller that removes at the first sight what has no Node is found out by the same oracle.
-func TestTheStormFindsANaiveController(t *testing.T) { //nolint:paralleltest // as above
-	if testing.Short() {
-		t.Skip("it takes a minute; make e2e runs it")
-	}
-	st := newStorm(t)
-	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, newRelay(t, st.etcd.Endpoint).url()
-	store, err := caliconode.Connect(*config)
-	st.must(err)
-	defer func() { _ = store.Close() }()
-	naive := st.alongside(func(ctx context.Context) { st.beNaive(ctx, store.Client()) })
-	st.populate()
-	defer st.end(naive)
-	testkit.Eventually(t, "a naive controller to do wrong to a Node, and to a block or an address", func() string {
-		<-time.After(5 * time.Second)
-		o := st.judge()
-		node := slices.IndexFunc(o.violations, func(v string) bool { return strings.Contains(v, nodePrefix) })
-		ipam := slices.IndexFunc(o.violations, func(v string) bool { return strings.Contains(v, ipamPrefix) })
-		if node < 0 || ipam < 0 {
-			return fmt.Sprintf("it had done %d wrongs in a history of %d writes: %q", len(o.violations), o.writes, o.violations)
-		}
-		t.Logf("it had done %d wrongs in a history of %d writes, such as %s; %s", len(o.violations), o.writes, o.violations[node], o.violations[ipam])
-		return ""
+	eachStorm(t, func(t *testing.T, kind apiconfig.DatastoreType, load load) {
+		length := time.Duration(cases.FromEnv(t, "MOORING_E2E_STORM_SECONDS", 30)) * time.Second
+		st := newStorm(t, kind, load)
+		st.addIdle(min(number("MOORING_E2E_STORM_MACHINES", 0), mostIdle))
+		st.startReplicas()
+		st.populate()
+		person := st.alongside(st.askByName)
+		confirming := st.alongside(st.confirm)
+		st.rage(length)
+		st.end(person)
+		t.Log("the storm is over")
+		st.rest()
+		confirming()
+		st.report(st.judge())
 	})
 }
 
-func newStorm(t *testing.T) *storm {
+// A controller that removes at the first sight what has no Node or pod is found out by the same oracle.
+func TestTheStormFindsANaiveController(t *testing.T) { //nolint:paralleltest // as above
+	eachStorm(t, func(t *testing.T, kind apiconfig.DatastoreType, load load) {
+		st := newStorm(t, kind, load)
+		naive := st.alongside(st.beNaive)
+		st.populate()
+		defer st.end(naive)
+		testkit.Eventually(t, "a naive controller to do wrong", func() string {
+			<-time.After(5 * time.Second)
+			o := st.judge()
+			var found []string
+			for _, words := range load.wrong[kind] {
+				if i := slices.IndexFunc(o.violations, func(v string) bool { return strings.Contains(v, words) }); i >= 0 {
+					found = append(found, o.violations[i])
+				}
+			}
+			if len(found) < len(load.wrong[kind]) {
+				return fmt.Sprintf("it had done %d wrongs in a history of %d writes: %q", len(o.violations), o.writes, o.violations)
+			}
+			t.Logf("it had done %d wrongs in a history of %d writes, such as %s", len(o.violations), o.writes, strings.Join(found, "; "))
+			return ""
+		})
+	})
+}
+
+func newStorm(t *testing.T, kind apiconfig.DatastoreType, load load) *storm {
 	t.Helper()
-	seed := cases.Seed(t)
 	st := &storm{
-		site: newSite(t, controlplane.New(t), "storm"), truth: newTruth(), seed: seed, over: make(chan struct{}), counts: map[string]int{},
-		lenders: map[int]*caliconode.Agent{},
+		site: newSiteIn(t, kind, controlplane.New(t), "storm"), load: load, truth: newTruth(), seed: cases.Seed(t), over: make(chan struct{}),
+		counts: map[string]int{}, lenders: map[int]*caliconode.Agent{},
 	}
 	st.api.AllowPods(t, "default", "default")
-	st.began = st.etcd.Revision(t)
-	// A bare-metal host that never was in Kubernetes is nobody's to remove.
-	l := st.truth.born(st.name("metal"), st.began)
-	_, err := st.calico.Start(t.Context(), caliconode.Host{Name: st.name("metal"), Address: netip.AddrFrom4([4]byte{172, 30, 1, 1})})
-	st.must(err)
-	l.started = st.etcd.Revision(t)
+	for i := range 4 * load.stays {
+		st.absent = append(st.absent, fmt.Sprintf("web-%d", i))
+	}
 	t.Cleanup(st.others.Wait) // t.Context has ended then
 	t.Cleanup(st.lives.Wait)
+	st.history = newHistory(t, st.etcd.Client)
+	st.alongside(st.history.record)
+	if kind == apiconfig.Kubernetes {
+		return st
+	}
 	t.Cleanup(func() { _ = st.compact(context.Background(), "storm") })
+	// A bare-metal host that never was in Kubernetes is nobody's to remove.
+	l := st.truth.born(st.name("metal"), st.history.began)
+	_, err := st.calico.Start(t.Context(), caliconode.Host{Name: st.name("metal"), Address: netip.AddrFrom4([4]byte{172, 31, 1, 1})})
+	st.must(err)
+	l.started = st.etcd.Revision(t)
 	return st
 }
 
@@ -177,8 +221,8 @@ func (st *storm) revision() (revision int64, ok bool) {
 
 // populate lets the machines begin, and a clock tell when which revision was there.
 func (st *storm) populate() {
-	for i := range stormSlots + stormStays {
-		sl := &slot{storm: st, Rand: rand.New(rand.NewPCG(st.seed, uint64(i))), number: i, stays: i >= stormSlots, dead: map[string][]*stormPod{}}
+	for i := range st.comers + st.stays {
+		sl := st.newSlot(i, i >= st.comers)
 		st.slots = append(st.slots, sl)
 		st.lives.Go(sl.run)
 	}
@@ -187,23 +231,61 @@ func (st *storm) populate() {
 			if revision, ok := st.revision(); ok {
 				st.truth.with(func() { st.truth.clock = append(st.truth.clock, tick{revision, time.Now()}) })
 			}
-			for _, sl := range st.slots[stormSlots:] {
+			for _, sl := range st.slots {
+				host := st.name(fmt.Sprintf("stays%d", sl.number))
+				if !sl.stays {
+					if !st.calm.Load() || sl.life.until != 0 {
+						continue
+					}
+					host = sl.name
+				}
+				if sl.kubeletDead.Load() {
+					continue
+				}
 				attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-				_ = sl.beat(attempt, st.name(fmt.Sprintf("stays%d", sl.number))) // the next one may work
+				_ = sl.beat(attempt, host) // the next one may work
 				cancel()
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(2 * time.Second):
-			}
+			st.sleep(ctx, 2*time.Second)
 		}
 	})
+}
+
+func (st *storm) newSlot(number int, stays bool) *slot {
+	return &slot{storm: st, Rand: rand.New(rand.NewPCG(st.seed, uint64(number))), number: number, stays: stays, dead: map[string][]*stormPod{}}
+}
+
+// addIdle adds machines with pods, to which nothing happens.
+func (st *storm) addIdle(machines int) {
+	var adding errgroup.Group
+	adding.SetLimit(8)
+	for i := range machines {
+		adding.Go(func() error {
+			if sl := st.newSlot(100+i, false); !sl.join(sl.site.name(fmt.Sprintf("idle%d", i))) {
+				return errors.New("an idle machine did not start")
+			}
+			return nil
+		})
+	}
+	st.must(adding.Wait())
+}
+
+// slowly is a slow way to the datastore, as a kubeconfig of the product's or the URL of an etcd.
+func (st *storm) slowly() (kubeconfig, etcd string) {
+	st.t.Helper()
+	if st.kind == apiconfig.EtcdV3 {
+		return st.direct(), newRelay(st.t, st.etcd.Endpoint).url()
+	}
+	r := newRelay(st.t, st.api.Config.Host)
+	r.delay /= 4 // all that a process asks goes this way
+	return st.through("https" + strings.TrimPrefix(r.url(), "http")), ""
 }
 
 func (st *storm) startReplicas() {
 	st.t.Helper()
 	for range 2 {
-		r := &replica{kubeconfig: st.direct(), etcd: newRelay(st.t, st.etcd.Endpoint).url()}
+		r := &replica{}
+		r.kubeconfig, r.etcd = st.slowly()
 		st.replicas = append(st.replicas, r)
 		st.startReplica(r)
 	}
@@ -211,8 +293,8 @@ func (st *storm) startReplicas() {
 
 func (st *storm) startReplica(r *replica) {
 	st.t.Helper()
-	r.Process = st.startAt(r.kubeconfig, r.etcd, elected("--grace-period=1s", "--resync-period=3s", "--sweep-period=10s",
-		"--mass-guard-nodes=100000", "--min-overlap-percent=0", "--also-remove=HostEndpoint,BGPPeer,PodLeftovers")...)
+	r.Process = st.startAt(r.kubeconfig, r.etcd, elected("--grace-period=1s", "--resync-period=3s", "--sweep-period=5s", "--leftover-age="+youngestLeftover.String(),
+		"--mass-guard-nodes=100000", "--mass-guard-window=1s", "--min-overlap-percent=0", "--also-remove=HostEndpoint,BGPPeer,IPAMHandle,PodLeftovers")...)
 }
 
 // revive starts replicas again that have ended by themselves, as Kubernetes would.
@@ -252,7 +334,7 @@ func (st *storm) rage(length time.Duration) {
 		return low + time.Duration(random.Int64N(int64(high-low)))
 	}
 	for end := time.Now().Add(length); time.Now().Before(end) && !st.t.Failed(); {
-		<-time.After(some(500*time.Millisecond, 4*time.Second))
+		<-time.After(some(st.low, st.high))
 		st.revive()
 		r := st.replicas[random.IntN(2)]
 		switch random.IntN(8) {
@@ -262,14 +344,14 @@ func (st *storm) rage(length time.Duration) {
 			st.startReplica(r)
 		case 3, 4:
 			st.count("freezes of etcd")
-			st.etcd.Pause(st.t)
+			resume := st.freezeEtcd()
 			<-time.After(some(300*time.Millisecond, 8*time.Second))
 			if random.IntN(3) == 0 {
 				st.count("kills")
 				r.Kill()
 				st.startReplica(r)
 			}
-			st.etcd.Resume()
+			resume()
 		case 5, 6:
 			st.count("freezes of the API server")
 			resume := st.api.Pause(st.t, "kube-apiserver")
@@ -284,120 +366,19 @@ func (st *storm) rage(length time.Duration) {
 	}
 }
 
+func (st *storm) freezeEtcd() (resume func()) {
+	st.t.Helper()
+	if st.kind == apiconfig.Kubernetes {
+		return st.api.Pause(st.t, "etcd")
+	}
+	st.etcd.Pause(st.t)
+	return st.etcd.Resume
+}
+
 // end ends the machines' lives as they are, and what else runs.
 func (st *storm) end(more func()) {
 	close(st.over)
 	more()
-}
-
-// askByName is a person who asks the controller to forget machines, whatever has become of them, and waits for each answer.
-func (st *storm) askByName(ctx context.Context) {
-	random := rand.New(rand.NewPCG(st.seed, 1<<33))
-	for n := 0; ctx.Err() == nil; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Duration(random.Int64N(int64(5 * time.Second)))):
-		}
-		alive, gone := st.truth.alive()
-		all := slices.Concat(alive, gone)
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		valid := time.Duration(5+random.IntN(56)) * time.Second
-		for st.pending = st.forget(ctx, fmt.Sprintf("storm-%d", n), all[:min(len(all), 1+random.IntN(4))], valid); st.pending != nil && !st.isAnswered(st.pending); {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
-		st.pending = nil
-	}
-}
-
-// asked is a request by name.
-type asked struct {
-	id    string
-	names []string
-	at    time.Time
-}
-
-// forget asks for machines by name, however long servers freeze. There is one request at a time: the next one may be written when this one is answered.
-func (st *storm) forget(ctx context.Context, id string, names []string, valid time.Duration) *asked {
-	request := &asked{id: id, names: names, at: time.Now()}
-	text, err := json.Marshal(controller.Request{ID: id, Verb: controller.VerbForget, Names: names, Until: request.at.Add(valid)})
-	if err != nil {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodesync.RequestAnnotation: string(text)}}})
-	if err != nil {
-		return nil
-	}
-	written := false
-	st.persist("asking for machines by name", func(attempt context.Context) error {
-		select {
-		case <-ctx.Done(): // the storm is over
-			return nil
-		default:
-		}
-		_, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Patch(attempt, controller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
-		written = err == nil
-		return err
-	})
-	if !written {
-		return nil
-	}
-	st.count("requests by name")
-	return request
-}
-
-// isAnswered reports whether a request has its last answer, and counts that.
-func (st *storm) isAnswered(request *asked) bool {
-	ctx, cancel := context.WithTimeout(st.t.Context(), 20*time.Second)
-	defer cancel()
-	state, err := st.api.Client.CoreV1().ConfigMaps(st.namespace).Get(ctx, controller.StateName, metav1.GetOptions{})
-	if err != nil {
-		return false
-	}
-	answer := controller.ParseAnswer(state.Annotations[nodesync.AnswerAnnotation])
-	if answer.ID != request.id || !answer.Final() {
-		return false
-	}
-	st.count(answered + answer.State)
-	why := slices.DeleteFunc(answer.Lines, func(line string) bool { return strings.HasPrefix(line, "done: ") })
-	st.t.Logf("request %s for %q: %s after %s: %.300q", request.id, request.names, answer.State, time.Since(request.at).Round(time.Second), strings.Join(why, "; "))
-	return true
-}
-
-// expectAnswer fails unless a request is answered, now that it is calm.
-func (st *storm) expectAnswer(request *asked) {
-	st.t.Helper()
-	if request == nil {
-		return
-	}
-	testkit.Eventually(st.t, fmt.Sprintf("an answer to request %s for %q", request.id, request.names), func() string {
-		st.revive()
-		if !st.isAnswered(request) {
-			<-time.After(500 * time.Millisecond)
-			return "there is none:\n" + tail(st.replicas[0].Process) + "\n" + tail(st.replicas[1].Process)
-		}
-		return ""
-	})
-}
-
-// beNaive is the controller that anybody would write first.
-func (st *storm) beNaive(ctx context.Context, store clientv3.Interface) {
-	for ctx.Err() == nil {
-		list, err := store.Nodes().List(ctx, options.ListOptions{})
-		if err != nil {
-			continue
-		}
-		for _, node := range list.Items {
-			_, err := st.api.Client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
-			if len(node.Spec.OrchRefs) > 0 && apierrors.IsNotFound(err) {
-				_, _ = store.Nodes().Delete(ctx, node.Name, options.DeleteOptions{})
-			}
-		}
-	}
 }
 
 // rest lets the replicas work undisturbed until nothing is left of machines that are gone. Machines that were renamed while nobody could watch
@@ -414,7 +395,9 @@ func (st *storm) rest() {
 	for _, sl := range st.slots {
 		sl.returnAddresses()
 	}
+	st.calm.Store(true)
 	alive, gone := st.truth.alive()
+	began := time.Now()
 	deadline, asked, fewest := time.Now().Add(10*time.Minute), time.Now(), math.MaxInt
 	for n := 0; ; n++ {
 		st.revive()
@@ -426,7 +409,7 @@ func (st *storm) rest() {
 			deadline, fewest = time.Now().Add(10*time.Minute), len(left)
 		}
 		if time.Now().After(deadline) {
-			st.t.Fatalf("after a rest this is left of machines that are gone:\n%s\nthe logs:\n%s\n%s", strings.Join(left[:min(len(left), 20)], "\n"),
+			st.t.Fatalf("after a rest this is left of machines and sandboxes that are gone:\n%s\nthe logs:\n%s\n%s", strings.Join(left[:min(len(left), 20)], "\n"),
 				tail(st.replicas[0].Process), tail(st.replicas[1].Process))
 		}
 		if named := renamed(gone, alive); len(named) > 0 && time.Since(asked) > 20*time.Second {
@@ -434,10 +417,11 @@ func (st *storm) rest() {
 			asked = time.Now()
 		}
 		if n%20 == 0 {
-			st.t.Logf("resting: %d keys are left of machines that are gone, such as %s", len(left), left[0])
+			st.t.Logf("resting: %d keys are left of machines and sandboxes that are gone, such as %s", len(left), left[0])
 		}
 		<-time.After(time.Second)
 	}
+	st.t.Logf("nothing is left after a rest of %s", time.Since(began).Round(time.Second))
 	st.expectAlive(alive)
 }
 
@@ -449,20 +433,18 @@ func renamed(gone, alive []string) []string {
 	})
 }
 
-// leftOf lists what the datastore holds that names a machine of these.
+// leftOf lists what the datastore holds that names a machine of these, or a sandbox that is gone.
 func (st *storm) leftOf(gone []string) []string {
-	st.t.Helper()
-	if len(gone) == 0 {
-		return nil
-	}
-	quoted := make([]string, len(gone))
-	for i, name := range gone {
-		quoted[i] = regexp.QuoteMeta(name)
+	quoted := []string{"no machine"}
+	for _, name := range gone {
+		quoted = append(quoted, regexp.QuoteMeta(name))
 	}
 	names := regexp.MustCompile(`(^|[^0-9A-Za-z-])(` + strings.Join(quoted, "|") + `)($|[^0-9A-Za-z.-])`)
+	containers := regexp.MustCompile(`[0-9a-f]{64}`)
 	var left []string
-	for key, value := range st.etcd.Dump(st.t) {
-		if names.MatchString(key) || names.MatchString(value) {
+	for key, value := range st.history.now() {
+		text := key + " " + string(value)
+		if names.MatchString(text) || slices.ContainsFunc(containers.FindAllString(text, -1), func(id string) bool { return st.truth.ended(handlePrefix + id) }) {
 			left = append(left, key)
 		}
 	}
@@ -473,6 +455,9 @@ func (st *storm) leftOf(gone []string) []string {
 // expectAlive fails unless each machine that lives has its Calico Node, without a fence in the end.
 func (st *storm) expectAlive(alive []string) {
 	st.t.Helper()
+	if st.kind == apiconfig.Kubernetes {
+		return // there is none to be fenced
+	}
 	testkit.Eventually(st.t, "no machine that lives to be fenced", func() string {
 		dump := st.etcd.Dump(st.t)
 		for _, name := range alive {
@@ -497,8 +482,8 @@ func (st *storm) judge() *oracle {
 			return err
 		})
 	})
-	o := &oracle{truth: st.truth}
-	st.must(o.judge(st.t.Context(), st.etcd.Client, st.began, end))
+	o := &oracle{truth: st.truth, kubernetes: st.kind == apiconfig.Kubernetes}
+	o.judge(st.history.until(st.t, end))
 	return o
 }
 
@@ -510,15 +495,15 @@ func (st *storm) report(o *oracle) {
 	for _, what := range slices.Sorted(maps.Keys(st.counts)) {
 		fmt.Fprintf(&lines, "%7d %s\n", st.counts[what], what)
 	}
-	fmt.Fprintf(&lines, "%7d writes to Calico's etcd\n%7d removals of machines that were gone\n%7d removals of leftovers of pods on machines that live, which are too young in a short storm\n",
+	fmt.Fprintf(&lines, "%7d writes to Calico's datastore\n%7d removals of machines that were gone\n%7d removals of leftovers of pods on machines that live\n",
 		o.writes, o.removed, o.leftovers)
 	fmt.Fprintf(&lines, "%7d violations", len(o.violations))
 	st.t.Logf("the storm:\n%s", lines.String())
 	for _, violation := range o.violations[:min(len(o.violations), 20)] {
 		st.t.Error(violation)
 	}
-	if o.removed == 0 {
-		st.t.Error("nothing of machines that were gone was removed: the replicas did no work")
+	if o.removed == 0 || o.leftovers == 0 {
+		st.t.Error("nothing of machines, or nothing of pods, was removed: the replicas did no work")
 	}
 }
 

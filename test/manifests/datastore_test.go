@@ -82,7 +82,7 @@ func sweep(ctx context.Context, store *calico.KubernetesAPI, name, orphan string
 		return fmt.Errorf("the machine has left %+v, want a block, an affinity and five resources", host)
 	}
 	for _, r := range host.Resources {
-		if err := store.DeleteResource(ctx, guard, r.Kind, r.Name, r.Revision); err != nil {
+		if err := store.DeleteResource(ctx, guard, string(r.Kind), r.Name, r.Revision); err != nil {
 			return err
 		}
 	}

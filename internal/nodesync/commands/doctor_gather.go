@@ -168,11 +168,7 @@ func (x *examination) kubernetesVersion(ctx context.Context) (string, error) {
 
 func (x *examination) kubernetesNodes(ctx context.Context) ([]string, error) {
 	nodes, err := x.watch.ListNodes(ctx)
-	names := make([]string, 0, len(nodes))
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	return names, err
+	return each(nodes, func(n *nodesync.KubernetesNode) string { return n.Name }), err
 }
 
 // gatherDatastore asks Calico's datastore, if the settings name one that can be asked.
@@ -204,11 +200,7 @@ func (x *examination) calicoNodes(ctx context.Context) ([]nodesync.CalicoNode, e
 	}
 	nodes := make([]nodesync.CalicoNode, 0, len(snapshot.Nodes))
 	for _, n := range snapshot.Nodes {
-		node := nodesync.CalicoNode{Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Implied: n.Implied}
-		for _, ref := range n.OrchRefs {
-			node.OrchRefs = append(node.OrchRefs, nodesync.OrchRef(ref))
-		}
-		nodes = append(nodes, node)
+		nodes = append(nodes, controller.CalicoNode(n))
 	}
 	return nodes, nil
 }

@@ -47,6 +47,8 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.Config.Resync, "resync-period", s.Config.Resync, "The time between reconciles while nothing happens.")
 	fs.DurationVar(&s.Config.SweepPeriod, "sweep-period", s.Config.SweepPeriod,
 		"The time between sweeps of the whole datastore, for leftovers that no Node and no affinity leads to; 0 turns them off.")
+	fs.DurationVar(&s.Config.LeftoverAge, "leftover-age", s.Config.LeftoverAge, "How far two sweeps must be apart that find a leftover of a pod before it is removed.")
+	_ = fs.MarkHidden("leftover-age") // for tests: a kubelet that is silent for a moment may need the default
 }
 
 // Validate completes Config, and returns one sentence for the first contradiction.

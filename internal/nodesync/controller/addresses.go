@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -60,11 +59,8 @@ func (k *KubernetesCluster) matchAddresses(ctx context.Context, addresses []neti
 		wanted[address] = true
 	}
 	var found []nodesync.PodAddress
-	for token := ""; ; {
-		page, err := k.podPage(ctx, token)
-		if err != nil {
-			return nil, err
-		}
+	running := client.MatchingFields{"status.phase": string(corev1.PodRunning)}
+	err := eachPage(ctx, k.reader, "PodList", podsPerPage, func(page *unstructured.UnstructuredList) {
 		for i := range page.Items {
 			for _, address := range addressesOf(&page.Items[i]) {
 				if wanted[address] {
@@ -73,20 +69,8 @@ func (k *KubernetesCluster) matchAddresses(ctx context.Context, addresses []neti
 				}
 			}
 		}
-		if token = page.GetContinue(); token == "" {
-			return found, nil
-		}
-	}
-}
-
-func (k *KubernetesCluster) podPage(ctx context.Context, token string) (*unstructured.UnstructuredList, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	selector := fields.Set{"status.phase": string(corev1.PodRunning)}.AsSelector()
-	err := k.reader.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}, client.Limit(podsPerPage), client.Continue(token))
-	return list, err
+	}, running)
+	return found, err
 }
 
 // addressesOf returns the addresses of a pod, of both families.

@@ -138,36 +138,20 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 	case nodesync.Fence:
 		return r.Datastore.AnnotateNode(ctx, s.Of.Host, s.Revision, nodesync.FenceAnnotation, s.Of.KubernetesNode)
 	case nodesync.RemoveEndpoints:
-		return 0, r.Datastore.DeleteEndpoints(ctx, guard, endpointRefs(s.Endpoints))
+		return 0, r.Datastore.DeleteEndpoints(ctx, guard, s.Endpoints)
 	case nodesync.ReleaseAddresses:
-		assignments := make([]calico.Assignment, 0, len(s.Addresses))
-		for _, a := range s.Addresses {
-			assignments = append(assignments, calico.Assignment(a))
-		}
-		return 0, r.Datastore.ReleaseAddresses(ctx, guard, s.Block, assignments)
+		return 0, r.Datastore.ReleaseAddresses(ctx, guard, s.Block, s.Addresses)
 	case nodesync.RemoveAffinity:
 		return 0, r.Datastore.DeleteAffinity(ctx, guard, s.CIDR, s.Revision, s.DeleteBlock)
 	case nodesync.RemoveResource:
 		return 0, r.Datastore.DeleteResource(ctx, guard, string(s.Kind), s.Name, s.Revision)
 	case nodesync.RemoveHandles:
-		handles := make([]calico.Handle, 0, len(s.Handles))
-		for _, h := range s.Handles {
-			handles = append(handles, calico.Handle(h))
-		}
-		return 0, r.Datastore.DeleteHandles(ctx, handles)
+		return 0, r.Datastore.DeleteHandles(ctx, s.Handles)
 	case nodesync.RemoveNode:
 		return 0, r.Datastore.DeleteNode(ctx, guard)
 	case nodesync.RemoveLeftovers: // tryStep has seen to it: its machine lives
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
-}
-
-func endpointRefs(of []nodesync.EndpointRef) []calico.EndpointRef {
-	refs := make([]calico.EndpointRef, 0, len(of))
-	for _, e := range of {
-		refs = append(refs, calico.EndpointRef(e))
-	}
-	return refs
 }
 
 // harmless reports that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -17,13 +16,9 @@ import (
 
 // CalicoPods implements Cluster. They are found by the label that Calico's manifests and its operator give them.
 func (k *KubernetesCluster) CalicoPods(ctx context.Context, node string) ([]nodesync.CalicoPod, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	selector := fields.Set{"spec.nodeName": node, "status.phase": string(corev1.PodRunning)}.AsSelector()
-	err := k.reader.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}, client.MatchingLabels{"k8s-app": "calico-node"})
-	if err != nil {
+	running := client.MatchingFields{"spec.nodeName": node, "status.phase": string(corev1.PodRunning)}
+	if err := listLive(ctx, k.reader, "PodList", list, running, client.MatchingLabels{"k8s-app": "calico-node"}); err != nil {
 		return nil, err
 	}
 	pods := make([]nodesync.CalicoPod, 0, len(list.Items))

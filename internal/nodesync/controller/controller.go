@@ -253,7 +253,7 @@ func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 		return false
 	}
 	// What the end has cut short is not a failure of the machine: the next process finds out what became of the write.
-	tried := slices.DeleteFunc(done.Applied, func(a applied) bool { return a.Err != nil && ctx.Err() != nil })
+	tried := slices.DeleteFunc(slices.Clone(done.Applied), func(a applied) bool { return a.Err != nil && ctx.Err() != nil })
 	r.memory = plan.Memory
 	for host, m := range s.machines {
 		if m.fenced != 0 {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -40,16 +41,11 @@ type KubernetesEvents struct {
 
 // Record implements Events.
 func (e *KubernetesEvents) Record(ctx context.Context, event Event) {
-	var related *corev1.ObjectReference
+	var related runtime.Object
 	if event.Node != "" {
 		related = &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: event.Node}
 	}
-	regarding := e.regarding(ctx)
-	if related == nil {
-		e.Recorder.Eventf(regarding, nil, event.eventType(), event.Reason, event.Action, "%s", event.Note)
-		return
-	}
-	e.Recorder.Eventf(regarding, related, event.eventType(), event.Reason, event.Action, "%s", event.Note)
+	e.Recorder.Eventf(e.regarding(ctx), related, event.eventType(), event.Reason, event.Action, "%s", event.Note)
 }
 
 // regarding returns what Events are about. It is found out with the first Event, and again with the next one if the API server did not respond.

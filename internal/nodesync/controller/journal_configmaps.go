@@ -5,6 +5,7 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -196,11 +198,7 @@ func (j *ConfigMapJournal) encode(entry Entry) ([]corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := partSize
-	if j.part > 0 {
-		size = j.part
-	}
-	chunks := slices.Collect(slices.Chunk(packed, size))
+	chunks := slices.Collect(slices.Chunk(packed, cmp.Or(j.part, partSize)))
 	if len(chunks) > maxParts {
 		return nil, fmt.Errorf("%w: the entry of %s would need %d ConfigMaps, more than %d", errJournal, entry.Host, len(chunks), maxParts)
 	}
@@ -283,11 +281,8 @@ func clip(text string, size int) string {
 	}
 	const more = "…"
 	cut := size - len(more)
-	for cut > 0 && !isStart(text[cut]) {
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
 	return text[:cut] + more
 }
-
-// isStart reports whether a byte begins a character of UTF-8.
-func isStart(b byte) bool { return b&0xC0 != 0x80 }

@@ -84,24 +84,13 @@ func (j *ConfigMapJournal) List(ctx context.Context) ([]KeptEntry, error) {
 
 func (j *ConfigMapJournal) list(ctx context.Context, selector client.MatchingLabels) ([]KeptEntry, error) {
 	var items []metav1.PartialObjectMetadata
-	page := &metav1.PartialObjectMetadataList{}
-	for first := true; first || page.Continue != ""; first = false {
-		if err := j.nextPage(ctx, page, selector); err != nil {
-			return nil, err
-		}
+	err := eachPage(ctx, j.Client, "ConfigMapList", pageSize, func(page *metav1.PartialObjectMetadataList) {
 		items = append(items, page.Items...)
+	}, client.InNamespace(j.Namespace), selector)
+	if err != nil {
+		return nil, err
 	}
 	return groupParts(items), nil
-}
-
-// nextPage reads the page that follows the given one.
-func (j *ConfigMapJournal) nextPage(ctx context.Context, page *metav1.PartialObjectMetadataList, selector client.MatchingLabels) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	from := client.Continue(page.Continue)
-	*page = metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	return j.Client.List(ctx, page, client.InNamespace(j.Namespace), selector, client.Limit(pageSize), from)
 }
 
 // groupParts makes entries of ConfigMaps. Parts belong together that say so in all their annotations. What is marked as ours and does not say which

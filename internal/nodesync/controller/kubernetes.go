@@ -11,9 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,16 +115,44 @@ func (k *KubernetesCluster) rouse() {
 	}
 }
 
-// UID implements Cluster.
-func (k *KubernetesCluster) UID(ctx context.Context) (string, error) {
+// get reads one object live.
+func (k *KubernetesCluster) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, object client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := k.reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
-		return "", err
+	object.GetObjectKind().SetGroupVersionKind(kind)
+	return k.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+}
+
+// listLive reads one answer of the API server's to a list of a core kind.
+func listLive(ctx context.Context, reader client.Reader, kind string, list client.ObjectList, options ...client.ListOption) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return reader.List(ctx, list, options...)
+}
+
+// eachPage reads a list of a core kind page by page, each of so many objects at most.
+func eachPage[L any, P interface {
+	*L
+	client.ObjectList
+}](ctx context.Context, reader client.Reader, kind string, size int64, visit func(P), options ...client.ListOption) error {
+	for token := ""; ; {
+		page := P(new(L))
+		if err := listLive(ctx, reader, kind, page, append(options, client.Limit(size), client.Continue(token))...); err != nil {
+			return err
+		}
+		visit(page)
+		if token = page.GetContinue(); token == "" {
+			return nil
+		}
 	}
-	return string(namespace.UID), nil
+}
+
+// UID implements Cluster.
+func (k *KubernetesCluster) UID(ctx context.Context) (string, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	err := k.get(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), "", metav1.NamespaceSystem, namespace)
+	return string(namespace.UID), err
 }
 
 // Synced implements Cluster.
@@ -161,11 +188,8 @@ func (k *KubernetesCluster) ForgetSightings(needed map[string]bool) {
 // ListNodes implements Cluster. Without a resourceVersion the API server answers with the most recent state, by a quorum read
 // (Kubernetes API concepts, "Resource versions").
 func (k *KubernetesCluster) ListNodes(ctx context.Context) ([]nodesync.KubernetesNode, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := k.reader.List(ctx, list); err != nil {
+	if err := listLive(ctx, k.reader, "NodeList", list); err != nil {
 		return nil, err
 	}
 	nodes := make([]nodesync.KubernetesNode, 0, len(list.Items))
@@ -177,28 +201,15 @@ func (k *KubernetesCluster) ListNodes(ctx context.Context) ([]nodesync.Kubernete
 
 // LookUp implements Cluster. Only the API server's own NotFound for this Node counts as gone.
 func (k *KubernetesCluster) LookUp(ctx context.Context, name string) nodesync.Lookup {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	err := k.reader.Get(ctx, client.ObjectKey{Name: name}, NodeMetadata())
+	err := k.get(ctx, corev1.SchemeGroupVersion.WithKind("Node"), "", name, NodeMetadata())
 	switch {
 	case err == nil:
 		return nodesync.Lookup{Node: name, Verdict: nodesync.VerdictAlive}
-	case notFoundNode(err, name):
+	case isNotFound(err, "nodes", name):
 		return nodesync.Lookup{Node: name, Verdict: nodesync.VerdictGone}
 	default:
 		return nodesync.Lookup{Node: name, Verdict: nodesync.VerdictUnknown, Detail: err.Error()}
 	}
-}
-
-// notFoundNode tells "there is no such Node" from other 404s, such as a proxy's page or a missing API group.
-func notFoundNode(err error, name string) bool {
-	status, ok := err.(apierrors.APIStatus)
-	// client-go makes up a Status for an answer that is none, such as a proxy's page, and marks it by this cause.
-	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == "nodes" && details.Name == name
 }
 
 // RunningPods implements Cluster.
@@ -212,12 +223,8 @@ func (k *KubernetesCluster) RunningPods(ctx context.Context, name string) (nodes
 
 // runningPods returns the pods in phase Running whose field has the value, as "namespace/name", sorted.
 func (k *KubernetesCluster) runningPods(ctx context.Context, field, value string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	selector := fields.Set{field: value, "status.phase": string(corev1.PodRunning)}.AsSelector()
-	if err := k.reader.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}); err != nil {
+	if err := listLive(ctx, k.reader, "PodList", list, client.MatchingFields{field: value, "status.phase": string(corev1.PodRunning)}); err != nil {
 		return nil, err
 	}
 	pods := make([]string, 0, len(list.Items))

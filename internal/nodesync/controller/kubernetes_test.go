@@ -82,7 +82,7 @@ func TestNotFoundNode(t *testing.T) {
 		"a 404 without all": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: 404}}, false},
 	}
 	for name, c := range cases {
-		if got := notFoundNode(c.err, "n1"); got != c.want {
+		if got := isNotFound(c.err, "nodes", "n1"); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

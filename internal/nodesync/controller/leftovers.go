@@ -65,40 +65,17 @@ func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision 
 		return fmt.Errorf("comparing Calico's datastore with the pods: %w", err)
 	}
 	w.Calico.PodsSwept, w.Calico.AlivePods, w.Calico.Holdings = true, len(pods), found.Count
-	for _, l := range found.Leftovers {
-		w.Calico.Leftovers = append(w.Calico.Leftovers, translateLeftover(l))
-	}
+	w.Calico.Leftovers = append(w.Calico.Leftovers, found.Leftovers...)
 	if len(found.Doubled) == 0 {
 		return nil
 	}
-	held, leftovers := make([]nodesync.Sandboxed, len(found.Doubled)), make([]nodesync.Leftover, len(found.Doubled))
+	leftovers := make([]nodesync.Leftover, len(found.Doubled))
 	for i, h := range found.Doubled {
-		leftovers[i] = translateLeftover(h.Leftover)
-		held[i] = nodesync.Sandboxed{Leftover: leftovers[i], Container: h.Container}
+		leftovers[i] = h.Leftover
 	}
-	old := nodesync.OldSandboxes(w.Calico.Nodes, held, r.lookUpPods(ctx, podsOf(leftovers)))
+	old := nodesync.OldSandboxes(w.Calico.Nodes, found.Doubled, r.lookUpPods(ctx, podsOf(leftovers)))
 	w.Calico.Leftovers = append(w.Calico.Leftovers, old...)
 	return nil
-}
-
-func translateLeftover(l calico.Leftover) nodesync.Leftover {
-	return nodesync.Leftover{
-		Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
-		Reservation: nodesync.Reservation(l.Assignment), Endpoint: nodesync.EndpointRef(l.Endpoint),
-		Living: nodesync.EndpointRef(l.Living),
-	}
-}
-
-func storedLeftovers(leftovers []nodesync.Leftover) []calico.Leftover {
-	out := make([]calico.Leftover, 0, len(leftovers))
-	for _, l := range leftovers {
-		out = append(out, calico.Leftover{
-			Host: l.Host, Namespace: l.Namespace, Pod: l.Pod, Block: l.Block,
-			Assignment: calico.Assignment(l.Reservation), Endpoint: calico.EndpointRef(l.Endpoint),
-			Living: calico.EndpointRef(l.Living),
-		})
-	}
-	return out
 }
 
 // podsOf are the pods of leftovers, each once.
@@ -171,7 +148,7 @@ func (r *Reconciler) removeLeftovers(ctx context.Context, plan nodesync.Plan, st
 			return err
 		}
 	}
-	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, storedLeftovers(step.Leftovers))
+	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, step.Leftovers)
 }
 
 // describeLeftovers adds to the entry of a machine that lives what the plan removes of it, as it stands now.
@@ -179,7 +156,7 @@ func (r *Reconciler) describeLeftovers(ctx context.Context, plan nodesync.Plan, 
 	var stored []calico.Leftover
 	for _, step := range plan.Steps {
 		if s, ok := step.(nodesync.RemoveLeftovers); ok && s.Of.Host == entry.Host {
-			stored = append(stored, storedLeftovers(s.Leftovers)...)
+			stored = append(stored, s.Leftovers...)
 		}
 	}
 	var err error

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,38 +35,19 @@ func (k *KubernetesCluster) EachPod(ctx context.Context, visit func(namespace, n
 	selector := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 	)
-	for token := ""; ; {
-		page, err := k.podMetadata(ctx, selector, token)
-		if err != nil {
-			return err
-		}
+	return eachPage(ctx, k.reader, "PodList", podMetadataPerPage, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
 			visit(page.Items[i].Namespace, page.Items[i].Name)
 		}
-		if token = page.Continue; token == "" {
-			return nil
-		}
-	}
-}
-
-func (k *KubernetesCluster) podMetadata(ctx context.Context, selector fields.Selector, token string) (*metav1.PartialObjectMetadataList, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	err := k.reader.List(ctx, list, client.MatchingFieldsSelector{Selector: selector}, client.Limit(podMetadataPerPage), client.Continue(token))
-	return list, err
+	}, client.MatchingFieldsSelector{Selector: selector})
 }
 
 // LookUpPod implements LeftoverCluster. Only the API server's own NotFound for this pod counts as gone, and a pod that has finished and is not being deleted:
 // until it is, its kubelet may be about to take its sandbox down.
 func (k *KubernetesCluster) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	pod := &unstructured.Unstructured{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	out := nodesync.PodLookup{Namespace: namespace, Name: name, Verdict: nodesync.VerdictAlive}
-	err := k.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
+	err := k.get(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), namespace, name, pod)
 	switch phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); {
 	case err == nil && pod.GetDeletionTimestamp() == nil && (phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)):
 		out.Verdict = nodesync.VerdictGone
@@ -92,18 +74,13 @@ func isNotFound(err error, resource, name string) bool {
 
 // Heartbeat implements LeftoverCluster.
 func (k *KubernetesCluster) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	out := nodesync.Heartbeat{Node: node}
 	object, lease := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	lease.SetAPIVersion("coordination.k8s.io/v1")
-	lease.SetKind("Lease")
-	if err := k.reader.Get(ctx, client.ObjectKey{Name: node}, object); err != nil {
+	if err := k.get(ctx, corev1.SchemeGroupVersion.WithKind("Node"), "", node, object); err != nil {
 		out.Detail = fmt.Sprintf("reading its Kubernetes Node: %v", err)
 		return out
 	}
-	if err := k.reader.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: node}, lease); err != nil {
+	if err := k.get(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), leaseNamespace, node, lease); err != nil {
 		out.Detail = fmt.Sprintf("reading its Lease in namespace %s: %v", leaseNamespace, err)
 		return out
 	}

@@ -103,12 +103,9 @@ func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (_ reconcile
 			s.Kubernetes.Heartbeats = append(s.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
 		}
 	case needReports:
-		var read []calico.Report
-		if read, err = r.Datastore.Reports(ctx, s.Calico.Revision, needs.Reports); err == nil {
-			for _, report := range read {
-				s.Calico.Reports = append(s.Calico.Reports, nodesync.Report(report))
-			}
-		}
+		var read []nodesync.Report
+		read, err = r.Datastore.Reports(ctx, s.Calico.Revision, needs.Reports)
+		s.Calico.Reports = append(s.Calico.Reports, read...)
 	case needSuspects:
 		err = r.observeSuspects(ctx, s, needs.Suspects)
 	case needPods:
@@ -158,9 +155,10 @@ func (r *Reconciler) observeSuspects(ctx context.Context, s *scene, suspects []n
 		return err
 	}
 	r.forgetEmpty(hosts)
-	s.Calico.Hosts = translateHosts(hosts)
 	s.objects, s.addresses = make(map[string][]calico.Object, len(hosts)), make(map[string][]calico.HeldAddress, len(hosts))
+	s.Calico.Hosts = make([]nodesync.Host, 0, len(hosts))
 	for _, h := range hosts {
+		s.Calico.Hosts = append(s.Calico.Hosts, h.Host)
 		s.objects[h.Name], s.addresses[h.Name] = h.Objects, h.Addresses
 	}
 	return nil
@@ -174,14 +172,7 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 		},
 	}
 	for _, n := range s.Nodes {
-		keep, annotated := n.Annotations[nodesync.KeepAnnotation]
-		node := nodesync.CalicoNode{
-			Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Keep: annotated && keep != "false", Implied: n.Implied,
-		}
-		for _, ref := range n.OrchRefs {
-			node.OrchRefs = append(node.OrchRefs, nodesync.OrchRef(ref))
-		}
-		c.Nodes = append(c.Nodes, node)
+		c.Nodes = append(c.Nodes, CalicoNode(n))
 	}
 	for _, name := range s.ResourceHosts {
 		c.Nodes = append(c.Nodes, onlyMentioned(name))
@@ -189,32 +180,11 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 	return c
 }
 
-func translateHosts(hosts []calico.Host) []nodesync.Host {
-	out := make([]nodesync.Host, 0, len(hosts))
-	for _, h := range hosts {
-		host := nodesync.Host{Name: h.Name, Unreadable: h.Unreadable, Mentions: h.Mentions, IPCooldown: h.IPCooldown}
-		for _, x := range h.Resources {
-			host.Resources = append(host.Resources, nodesync.Resource{
-				Kind: nodesync.ResourceKind(x.Kind), Name: x.Name, Revision: x.Revision, Automatic: x.Automatic, StatusAt: x.StatusAt,
-			})
-		}
-		for _, e := range h.Endpoints {
-			host.Endpoints = append(host.Endpoints, nodesync.Endpoint(e))
-		}
-		for _, a := range h.Affinities {
-			host.Affinities = append(host.Affinities, nodesync.Affinity(a))
-		}
-		for _, b := range h.Blocks {
-			block := nodesync.Block{CIDR: b.CIDR, AffineTo: b.AffineTo}
-			for _, a := range b.Allocations {
-				block.Allocations = append(block.Allocations, nodesync.Allocation{
-					Address: a.Address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host, ReleasedAt: a.ReleasedAt, AssignedAt: a.AssignedAt,
-					VirtualMachine: a.VirtualMachine, AlternateHost: a.AlternateHost, Unknown: a.Unknown,
-				})
-			}
-			host.Blocks = append(host.Blocks, block)
-		}
-		out = append(out, host)
+// CalicoNode is a Calico Node as a plan sees it.
+func CalicoNode(n calico.Node) nodesync.CalicoNode {
+	keep, annotated := n.Annotations[nodesync.KeepAnnotation]
+	return nodesync.CalicoNode{
+		Name: n.Name, Revision: n.Revision, FencedFor: n.Annotations[nodesync.FenceAnnotation], Keep: annotated && keep != "false", Implied: n.Implied,
+		OrchRefs: n.OrchRefs,
 	}
-	return out
 }

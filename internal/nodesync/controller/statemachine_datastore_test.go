@@ -16,6 +16,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
 // Where Calico keeps things in etcd (internal/calico/keys.go).
@@ -230,7 +231,7 @@ func (d *datastoreModel) Hosts(_ context.Context, revision int64, names []string
 }
 
 func (d *datastoreModel) host(revision int64, name string) calico.Host {
-	h := calico.Host{Name: name}
+	h := calico.Host{Host: nodesync.Host{Name: name}}
 	keep := func(kv keyValue) {
 		h.Objects = append(h.Objects, calico.Object{Key: kv.key, Revision: kv.revision, Value: modelText(kv.value)})
 	}
@@ -283,7 +284,7 @@ func (d *datastoreModel) addResources(h *calico.Host, revision int64, keep func(
 			case modelResource:
 				if value.Host == h.Name {
 					keep(kv)
-					h.Resources = append(h.Resources, calico.Resource{Kind: kind, Name: name, Revision: kv.revision, Automatic: value.Automatic})
+					h.Resources = append(h.Resources, calico.Resource{Kind: nodesync.ResourceKind(kind), Name: name, Revision: kv.revision, Automatic: value.Automatic})
 				}
 			}
 		}
@@ -300,11 +301,11 @@ func (d *datastoreModel) addBlocks(h *calico.Host, revision int64, claimed map[n
 			}
 		case modelBlock:
 			concerned := claimed[cidr] || value.AffineTo == h.Name
-			block := calico.Block{CIDR: cidr, AffineTo: value.AffineTo}
+			block := nodesync.Block{CIDR: cidr, AffineTo: value.AffineTo}
 			for _, address := range slices.SortedFunc(maps.Keys(value.Assigned), netip.Addr.Compare) {
 				a := value.Assigned[address]
 				concerned = concerned || a.Host == h.Name
-				block.Allocations = append(block.Allocations, calico.Allocation{Address: address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host})
+				block.Allocations = append(block.Allocations, nodesync.Allocation{Address: address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host})
 			}
 			if concerned {
 				h.Blocks = append(h.Blocks, block)

@@ -396,7 +396,7 @@ func (d *datastoreModel) PodHoldings(_ context.Context, revision int64, alive fu
 			if found.Count++; !alive("ns", pod) {
 				found.Leftovers = append(found.Leftovers, calico.Leftover{
 					Host: a.Host, Namespace: "ns", Pod: pod, Block: block.CIDR,
-					Assignment: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
+					Reservation: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
 				})
 			}
 		}
@@ -449,7 +449,7 @@ func (d *datastoreModel) RemoveLeftovers(ctx context.Context, guard calico.Guard
 				return fmt.Errorf("%s cannot be parsed, or is of another machine than its key says", l.Endpoint.Name)
 			}
 		} else {
-			assignments = append(assignments, l.Assignment)
+			assignments = append(assignments, l.Reservation)
 		}
 	}
 	if len(endpoints) > 0 {

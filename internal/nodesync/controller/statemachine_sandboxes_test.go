@@ -124,7 +124,7 @@ func (d *datastoreModel) doubled(revision int64, alive func(namespace, name stri
 			if pod := modelPodOf(a); pod != "" && a.Host != "" && a.Handle != "" && alive("ns", pod) {
 				note(pod, a.Host, modelContainer(a.Handle), calico.Leftover{
 					Host: a.Host, Namespace: "ns", Pod: pod, Block: block.CIDR,
-					Assignment: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
+					Reservation: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
 				}, true)
 			}
 		}

@@ -169,7 +169,7 @@ func (d *double) compare(t *rapid.T) {
 		cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(calico.Object{}, "Value"),
 		cmpopts.SortSlices(func(a, b calico.Object) bool { return a.Key < b.Key }), cmpopts.SortSlices(func(a, b calico.Resource) bool { return a.Kind < b.Kind }),
 		cmpopts.SortSlices(func(a, b string) bool { return a < b }),
-		cmpopts.IgnoreFields(calico.Allocation{}, "Attributes"), cmpopts.IgnoreFields(calico.Host{}, "Addresses"), // for the journal alone
+		cmpopts.IgnoreFields(calico.Host{}, "Addresses"), // for the journal alone
 		cmp.FilterPath(func(p cmp.Path) bool {
 			return p.Last().String() == ".Revision" || strings.Contains(p.String(), "EndpointsWritten")
 		}, cmp.Comparer(func(a, b int64) bool { return d.real(a) == b || a == d.real(b) })),
@@ -293,7 +293,7 @@ func (d *double) drawWrite(t *rapid.T) doubleWrite {
 			r := rapid.SampledFrom(seen.Resources).Draw(t, "resource")
 			at := d.wrong(t, r.Revision)
 			return doubleWrite{"DeleteResource " + r.Name, func(to Datastore, revision func(int64) int64) error {
-				return to.DeleteResource(ctx, guard(revision), r.Kind, r.Name, revision(at))
+				return to.DeleteResource(ctx, guard(revision), string(r.Kind), r.Name, revision(at))
 			}}
 		}
 	case 6:

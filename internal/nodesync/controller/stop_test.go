@@ -40,7 +40,7 @@ func (s *stoppedWorld) end(ctx context.Context, at string) error {
 
 func (s *stoppedWorld) Hosts(_ context.Context, _ int64, names []string) (out []calico.Host, err error) {
 	for _, name := range names {
-		out = append(out, calico.Host{Name: name, Affinities: []calico.Affinity{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), Revision: 1}}})
+		out = append(out, calico.Host{Host: nodesync.Host{Name: name, Affinities: []calico.Affinity{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), Revision: 1}}}})
 	}
 	return out, nil
 }
@@ -81,14 +81,15 @@ func (s *stoppedWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
 // What was written before is reported.
 func TestAnEndInTheMiddleIsNoError(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"journal", "write", "pods", "request"} {
-		t.Run(at, func(t *testing.T) {
+	const asked = "journal of a request"
+	for _, name := range []string{"journal", "write", "pods", "request", asked} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, stop := context.WithCancel(t.Context())
+			at, _, _ := strings.Cut(name, " ")
 			w := &stoppedWorld{sweptWorld: sweptWorld{hosts: []string{"gone"}, synced: true}, stop: stop, at: at}
 			request := &givenRequest{}
-			if at == "request" {
-				w.hosts = nil
+			if at == "request" || name == asked {
 				text, err := json.Marshal(Request{ID: "1", Verb: VerbForget, Names: []string{"gone"}, Until: time.Now().Add(time.Hour)})
 				if err != nil {
 					t.Fatal(err)
@@ -100,7 +101,14 @@ func TestAnEndInTheMiddleIsNoError(t *testing.T) {
 				Datastore: w, Cluster: w, LeftoverStore: w, LeftoverCluster: w, Journal: w, Requests: request, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{},
 				Log: funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), Metrics: NewMetrics(prometheus.NewRegistry()),
 			}
-			r.Config.MinOverlapPercent, r.Config.Grace = 0, 0
+			r.Config.MinOverlapPercent = 0
+			switch name {
+			case "request":
+				w.hosts = nil
+			case asked: // the grace period leaves the machine to the request
+			default:
+				r.Config.Grace = 0
+			}
 			if err := r.Start(ctx); err != nil || ctx.Err() == nil {
 				t.Fatalf("Start() = %v, and the context ended with %v", err, ctx.Err())
 			}

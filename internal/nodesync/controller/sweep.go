@@ -30,9 +30,7 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 			r.mentioned[host] = true
 		}
 		w.Calico.Swept, w.Calico.EndpointsWritten = true, swept.EndpointsWritten
-		for _, h := range swept.OrphanedHandles {
-			w.Calico.Handles = append(w.Calico.Handles, nodesync.Handle(h))
-		}
+		w.Calico.Handles = append(w.Calico.Handles, swept.OrphanedHandles...)
 		// Where nothing names a pod, as with another CNI plugin's addresses, there is nothing to compare the pods with, of which there may be 300,000.
 		r.podsDue, w.Calico.PodsSwept = swept.NamesPods, !swept.NamesPods && r.LeftoverCluster != nil
 	}

@@ -48,7 +48,7 @@ func (s *sweptWorld) RunningPods(_ context.Context, name string) (nodesync.Runni
 
 func (s *sweptWorld) Hosts(_ context.Context, _ int64, names []string) (out []calico.Host, err error) {
 	for _, name := range names {
-		out = append(out, calico.Host{Name: name})
+		out = append(out, calico.Host{Host: nodesync.Host{Name: name}})
 	}
 	return out, nil
 }

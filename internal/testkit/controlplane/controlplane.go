@@ -6,6 +6,8 @@
 package controlplane
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -189,6 +192,19 @@ func (c *Cluster) Etcd(tb testing.TB) (endpoint, caFile string) {
 	}
 	must.Do(tb, json.Unmarshal(data, &lab))
 	return lab.Etcd.Endpoints[0], lab.Etcd.CAFile
+}
+
+// OwnEtcd connects to the cluster's own etcd as the API server does. It is only to be read and watched.
+func (c *Cluster) OwnEtcd(tb testing.TB) *testkit.Etcd {
+	tb.Helper()
+	endpoint, caFile := c.Etcd(tb)
+	pki := filepath.Dir(caFile)
+	pair := must.Get(tls.LoadX509KeyPair(filepath.Join(pki, "kube-apiserver-etcd-client.crt"), filepath.Join(pki, "kube-apiserver-etcd-client.key"))).Or(tb)
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(must.Get(os.ReadFile(caFile)).Or(tb))
+	e := &testkit.Etcd{Endpoint: endpoint}
+	e.Client = e.Connect(tb, clientv3.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: authorities}})
+	return e
 }
 
 // Kill ends one of its processes as kill -9 does; the lab's supervisor starts it again.
