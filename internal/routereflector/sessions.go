@@ -65,27 +65,33 @@ func (w World) Sessions(reflector string) (established, expected int, at time.Ti
 	if !exists {
 		return 0, 0, time.Time{}
 	}
+	expected = len(w.Missing(nil, n, w.clientOf(n)))
+	lacking, at := w.Lacking(n)
+	return expected - len(lacking), expected, at
+}
+
+// Lacking lists the live clients with which a reflector was last seen to have no session in some family, and when; all
+// of them, with a zero time, if it has not said so lately.
+func (w World) Lacking(reflector Node) ([]Node, time.Time) {
+	s, _ := w.Sighting(reflector.Name)
+	return w.Missing(s.Established, reflector, w.clientOf(reflector)), s.At
+}
+
+// clientOf reports whether a node is a client of a reflector's group.
+func (w World) clientOf(reflector Node) func(Node) bool {
 	clients := w.Roster()
-	client := func(c Node) bool { return c.IsClient(&w.Topology) && clients.Has(&c, n.Group()) }
-	expected = len(w.Missing(nil, n, client))
-	s, seen := w.Sighting(reflector)
-	if !seen {
-		return 0, expected, time.Time{}
-	}
-	return expected - len(w.Missing(s.Established, n, client)), expected, s.At
+	return func(c Node) bool { return c.IsClient(&w.Topology) && clients.Has(&c, reflector.Group()) }
 }
 
 // ClientsAtRisk counts the live clients that some reflector was seen without a session with. Reflectors that have not
 // spoken lately say nothing.
 func (w World) ClientsAtRisk() int {
-	risk, clients := map[string]bool{}, w.Roster()
+	risk := map[string]bool{}
 	for _, r := range w.Working(nil) {
-		s, seen := w.Sighting(r.Name)
-		if !seen {
-			continue
-		}
-		for _, n := range w.Missing(s.Established, r, func(c Node) bool { return c.IsClient(&w.Topology) && clients.Has(&c, r.Group()) }) {
-			risk[n.Name] = true
+		if lacking, at := w.Lacking(r); !at.IsZero() {
+			for _, n := range lacking {
+				risk[n.Name] = true
+			}
 		}
 	}
 	return len(risk)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
@@ -31,19 +30,13 @@ func TestReportWritesNothing(t *testing.T) {
 	notReady(t, c, "leaves")
 	droplet(t, cloud, sim.DropletSpec{Name: "joins"})
 	node(t, c, "joins")
-	namespace := must.Get(c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "report-"},
-	}, metav1.CreateOptions{})).Or(t).Name
-	service := must.Get(c.Client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})).Or(t)
+	service(t, c, "would-be")
 	state := func() (out []string) {
 		for _, name := range []string{"stays", "leaves", "joins"} {
 			n := must.Get(c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})).Or(t)
 			out = append(out, name+" "+n.ResourceVersion)
 		}
-		s := must.Get(c.Client.CoreV1().Services(namespace).Get(t.Context(), service.Name, metav1.GetOptions{})).Or(t)
+		s := must.Get(c.Client.CoreV1().Services("default").Get(t.Context(), "would-be", metav1.GetOptions{})).Or(t)
 		others := metav1.ListOptions{FieldSelector: "involvedObject.kind!=Lease"} // than that of the election
 		events := must.Get(c.Client.CoreV1().Events("").List(t.Context(), others)).Or(t)
 		return append(out, s.Name+" "+s.ResourceVersion, fmt.Sprintf("%d Events", len(events.Items)))
@@ -54,7 +47,7 @@ func TestReportWritesNothing(t *testing.T) {
 		"--mode=report", "--leader-elect=true", "--out-of-service-taint")
 	for _, want := range []string{
 		`"verb":"delete","path":"/api/v1/nodes/leaves"`, `"verb":"update","path":"/api/v1/nodes/joins"`, `"would":"create"`,
-		`"would":"making firewall \"fw\""`, `"verb":"patch","path":"/api/v1/namespaces/` + namespace + `/services/web/status"`,
+		`"would":"making firewall \"fw\""`, `"verb":"patch","path":"/api/v1/namespaces/default/services/would-be/status"`,
 	} {
 		testkit.Eventually(t, want, func() string {
 			if strings.Contains(m.Output(), want) {

@@ -115,8 +115,8 @@ func (m *memory) enter(s *scene) {
 		status := &s.statuses[i]
 		m.dropped[status.UID] = dropped[status.UID]
 		asked, ours := s.asked(status)
-		if !ours {
-			continue
+		if !ours || dropped[status.UID] {
+			continue // nobody would correct what one that is deleted says last
 		}
 		said, filled := sighting(status, now)
 		if filled {
@@ -311,6 +311,15 @@ func (q inquiry) lacksRoutes(status *calicov3.CalicoNodeStatus) bool {
 	return slices.Contains(q.plan.Samples, status.Spec.Node) && !asksRoutes(status)
 }
 
+// isShort reports that a reflector was last seen without a session that it should have, with a client that others have
+// one with. The status would say so for as long as nobody asks again, although it may only have been reset.
+func (q inquiry) isShort(node string) bool {
+	n, _ := q.s.world.Node(node)
+	lacking, at := q.s.world.Lacking(n)
+	return n.IsReflectorOf(&q.s.world.Topology) && !at.IsZero() && slices.ContainsFunc(lacking,
+		func(c routereflector.Node) bool { _, dark := q.m.dark[c.Name]; return !dark })
+}
+
 // fate decides about a request.
 func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
 	now, node := q.s.world.Now, status.Spec.Node
@@ -319,6 +328,8 @@ func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
 	open := now.Sub(status.CreationTimestamp.Time)
 	needed, stands := slices.Contains(q.plan.Witnesses, node), slices.Contains(q.plan.Standing, node)
 	switch {
+	case !needed && !stands && holds && q.isShort(node) && open <= q.timeout:
+		return makesRoom
 	case !holds || !needed && !stands || q.lacksRoutes(status):
 		return goes
 	case stands && (!needed || q.pause):

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -223,6 +224,54 @@ func TestWorkloads(t *testing.T) {
 	}
 	if counts, _ := w.Counts(); counts["n"] != 1 {
 		t.Errorf("the count is %v, want 1", counts)
+	}
+}
+
+// A request that nobody needs any more remains while its reflector was last seen without a session, as long as a step may
+// wait: the status would show that for ever. What one that is deleted says last does not count.
+func TestARequestIsClosedWithAllSessions(t *testing.T) {
+	t.Parallel()
+	s := sceneOf("c")
+	promote(s, "r")
+	for i := range s.world.Nodes {
+		s.world.Nodes[i].Ready = corev1.ConditionTrue
+		s.world.Nodes[i].IPv4 = netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
+	}
+	s.moment = s.world.Present()
+	s.world.Topology.Spec.ClusterID = "244.0.0.1"
+	s.world.Topology.Spec.Rollout.SessionTimeout = metav1.Duration{Duration: time.Minute}
+	m := &memory{since: then().Add(-time.Hour), moment: s.moment}
+	dropped := func(age time.Duration, state calicov3.BGPSessionState) []calicov3.CalicoNodeStatus {
+		status := answerOf("r", s.moment, then().Add(-age))
+		status.UID = "1"
+		status.Status.BGP.PeersV4 = []calicov3.CalicoNodePeer{
+			{PeerIP: s.world.Nodes[0].IPv4.String(), Type: calicov3.BGPPeerTypeNodePeer, State: state},
+		}
+		s.statuses = []calicov3.CalicoNodeStatus{status}
+		m.enter(s)
+		drop, _ := questions(s, m, routereflector.Plan{}, 5*time.Second, time.Minute)
+		return drop
+	}
+	const up, down = calicov3.BGPSessionStateEstablished, calicov3.BGPSessionStateConnect
+	for name, c := range map[string]struct {
+		age   time.Duration
+		state calicov3.BGPSessionState
+		want  int
+	}{
+		"with its session": {time.Second, up, 1}, "without": {time.Second, down, 0},
+		"for longer than a step may wait": {61 * time.Second, down, 1},
+	} {
+		m = &memory{since: then().Add(-time.Hour), moment: s.moment}
+		if got := dropped(c.age, c.state); len(got) != c.want {
+			t.Errorf("%s: %d are closed, want %d", name, len(got), c.want)
+		}
+	}
+	m = &memory{since: then().Add(-time.Hour), moment: s.moment}
+	dropped(2*time.Second, up)
+	m.dropped[types.UID("1")] = true
+	dropped(time.Second, down)
+	if established, expected, _ := s.world.Sessions("r"); established != 1 || expected != 1 {
+		t.Errorf("a request that is deleted changes what was seen to %d of %d", established, expected)
 	}
 }
 
