@@ -143,12 +143,7 @@ func TestWhatFailsIsPaidFor(t *testing.T) {
 			f.setup(&cfg)
 		}
 		p := start(t, cfg)
-		testkit.Eventually(t, "the keys to be counted", func() string {
-			if metric(t, p.Registry, "mooring_etcdstorage_proxy_keys") < bigKeys {
-				return "they are not"
-			}
-			return ""
-		})
+		counted(t, p, bigKeys)
 		before := handled(t, core.Endpoint)
 		elapsed := repeated(t, p, f)
 		p.stop()

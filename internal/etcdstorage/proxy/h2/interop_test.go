@@ -120,7 +120,7 @@ func TestCancel(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "the core's call is canceled", func() bool { return c.Canceled.Load() == 1 })
-	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	late, cancel := context.WithTimeout(t.Context(), time.Second) // on a busy machine less passes before it is there
 	defer cancel()
 	var got []byte
 	if err := conn.Invoke(late, "/test/hang", &request, &got); status.Code(err) != codes.DeadlineExceeded {
