@@ -143,7 +143,12 @@ func TestWhatFailsIsPaidFor(t *testing.T) {
 			f.setup(&cfg)
 		}
 		p := start(t, cfg)
-		counted(t, p, bigKeys)
+		testkit.Eventually(t, "the keys to be counted", func() string {
+			if metric(t, p.Registry, "mooring_etcdstorage_proxy_keys") < bigKeys {
+				return "they are not"
+			}
+			return ""
+		})
 		before := handled(t, core.Endpoint)
 		elapsed := repeated(t, p, f)
 		p.stop()

@@ -91,11 +91,3 @@ func counted(tb testing.TB, s *served, keys float64) {
 		return ""
 	})
 }
-
-// ready waits until a proxy can serve.
-func ready(tb testing.TB, s *served) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
-	defer cancel()
-	testkit.Eventually(tb, "the proxy to be ready", func() string { return text(s.Ready(ctx)) })
-}

@@ -311,13 +311,18 @@ func (q inquiry) lacksRoutes(status *calicov3.CalicoNodeStatus) bool {
 	return slices.Contains(q.plan.Samples, status.Spec.Node) && !asksRoutes(status)
 }
 
-// isShort reports that a reflector was last seen without a session that it should have, with a client that others have
-// one with. The status would say so for as long as nobody asks again, although it may only have been reset.
-func (q inquiry) isShort(node string) bool {
+// unneeded decides about a request that nobody needs. It stays, as long as a step may wait, if the reflector was last seen
+// without a session that it should have, with a client that others have one with: the status would say so until somebody
+// asks again, although the session may only have been reset.
+func (q inquiry) unneeded(node string, open time.Duration) fate {
 	n, _ := q.s.world.Node(node)
 	lacking, at := q.s.world.Lacking(n)
-	return n.IsReflectorOf(&q.s.world.Topology) && !at.IsZero() && slices.ContainsFunc(lacking,
+	isShort := slices.ContainsFunc(lacking,
 		func(c routereflector.Node) bool { _, dark := q.m.dark[c.Name]; return !dark })
+	if isShort && !at.IsZero() && n.IsReflectorOf(&q.s.world.Topology) && open <= q.timeout {
+		return makesRoom
+	}
+	return goes
 }
 
 // fate decides about a request.
@@ -328,10 +333,10 @@ func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
 	open := now.Sub(status.CreationTimestamp.Time)
 	needed, stands := slices.Contains(q.plan.Witnesses, node), slices.Contains(q.plan.Standing, node)
 	switch {
-	case !needed && !stands && holds && q.isShort(node) && open <= q.timeout:
-		return makesRoom
-	case !holds || !needed && !stands || q.lacksRoutes(status):
+	case !holds || q.lacksRoutes(status):
 		return goes
+	case !needed && !stands:
+		return q.unneeded(node, open)
 	case stands && (!needed || q.pause):
 		if filled && isStale(open, said.At, q.plan.Recheck, now) {
 			return renewed
