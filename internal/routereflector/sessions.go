@@ -65,20 +65,20 @@ func (w World) Sessions(reflector string) (established, expected int, at time.Ti
 	if !exists {
 		return 0, 0, time.Time{}
 	}
-	expected = len(w.Missing(nil, n, w.clientOf(n)))
-	lacking, at := w.Lacking(n)
+	expected = len(w.Missing(nil, n, clientOf(&w, n)))
+	lacking, at := Lacking(&w, n)
 	return expected - len(lacking), expected, at
 }
 
 // Lacking lists the live clients with which a reflector was last seen to have no session in some family, and when; all
 // of them, with a zero time, if it has not said so lately.
-func (w World) Lacking(reflector Node) ([]Node, time.Time) {
+func Lacking(w *World, reflector Node) ([]Node, time.Time) {
 	s, _ := w.Sighting(reflector.Name)
-	return w.Missing(s.Established, reflector, w.clientOf(reflector)), s.At
+	return w.Missing(s.Established, reflector, clientOf(w, reflector)), s.At
 }
 
 // clientOf reports whether a node is a client of a reflector's group.
-func (w World) clientOf(reflector Node) func(Node) bool {
+func clientOf(w *World, reflector Node) func(Node) bool {
 	clients := w.Roster()
 	return func(c Node) bool { return c.IsClient(&w.Topology) && clients.Has(&c, reflector.Group()) }
 }
@@ -88,7 +88,7 @@ func (w World) clientOf(reflector Node) func(Node) bool {
 func (w World) ClientsAtRisk() int {
 	risk := map[string]bool{}
 	for _, r := range w.Working(nil) {
-		if lacking, at := w.Lacking(r); !at.IsZero() {
+		if lacking, at := Lacking(&w, r); !at.IsZero() {
 			for _, n := range lacking {
 				risk[n.Name] = true
 			}

@@ -316,7 +316,7 @@ func (q inquiry) lacksRoutes(status *calicov3.CalicoNodeStatus) bool {
 // asks again, although the session may only have been reset.
 func (q inquiry) unneeded(node string, open time.Duration) fate {
 	n, _ := q.s.world.Node(node)
-	lacking, at := q.s.world.Lacking(n)
+	lacking, at := routereflector.Lacking(&q.s.world, n)
 	isShort := slices.ContainsFunc(lacking,
 		func(c routereflector.Node) bool { _, dark := q.m.dark[c.Name]; return !dark })
 	if isShort && !at.IsZero() && n.IsReflectorOf(&q.s.world.Topology) && open <= q.timeout {
