@@ -96,7 +96,8 @@ type judge struct {
 
 func newJudge(w World) *judge {
 	j := &judge{
-		World: w, rows: map[string]*Row{}, compared: map[string]bool{}, droplets: map[string]Droplet{}, byID: map[string][]*Node{}, calico: map[string][]CalicoNode{}, listed: map[string][]Reflector{},
+		World: w, rows: map[string]*Row{}, compared: map[string]bool{}, droplets: map[string]Droplet{},
+		byID: map[string][]*Node{}, calico: map[string][]CalicoNode{}, listed: map[string][]Reflector{},
 	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
@@ -128,7 +129,8 @@ func newJudge(w World) *judge {
 func (j *judge) row(machine string) *Row {
 	row := j.rows[machine]
 	if row == nil {
-		row = &Row{Machine: machine, Droplet: nothing, Node: nothing, CalicoNode: word(j.Calico.Side), Reflector: word(j.Reflectors.Side)}
+		row = &Row{Machine: machine, Droplet: nothing, Node: nothing, CalicoNode: word(j.Calico.Side),
+			Reflector: word(j.Reflectors.Side)}
 		if j.Cloud.NotAsked != "" {
 			row.Droplet = notAsked
 		}
@@ -177,7 +179,10 @@ func (r *Row) finish(compared bool) {
 		}
 		return cmp.Compare(a.What, b.What)
 	})
-	r.Findings = slices.CompactFunc(r.Findings, func(a, b finding.Verdict) bool { return a.State == b.State && a.What == b.What })
+	r.Findings = slices.CompactFunc(r.Findings, func(a, b finding.Verdict) bool {
+		return a.State == b.State &&
+			a.What == b.What
+	})
 	switch {
 	case len(r.Findings) > 0:
 		r.Verdict = r.Findings[0].State
@@ -207,23 +212,31 @@ func (j *judge) nodeText(n *Node) string {
 func (j *judge) life(n *Node, row *Row) {
 	switch {
 	case n.Deleting && !n.DeletedAt.IsZero() && j.Now.Sub(n.DeletedAt) >= goneTime:
-		row.add(finding.Disagree, n.DeletedAt, "see which finalizers hold it: kubectl get node "+n.Name+" -o jsonpath='{.metadata.finalizers}'",
+		row.add(finding.Disagree, n.DeletedAt,
+			"see which finalizers hold it: kubectl get node "+n.Name+" -o jsonpath='{.metadata.finalizers}'",
 			"the deletion of the Node is not done")
 	case n.Deleting:
 		row.settle(time.Time{}, "it is removed when its finalizers are done", "the Node is being deleted")
 	case n.Ready == "True" && j.Unwatched != "" && !j.gone(n):
-		row.add(finding.Unknown, time.Time{}, "see why: kubectl -n kube-system get lease kube-controller-manager, and the log of that program", "whether it is still Ready is unknown: %s", j.Unwatched)
+		row.add(finding.Unknown, time.Time{},
+			"see why: kubectl -n kube-system get lease kube-controller-manager, and the log of that program",
+			"whether it is still Ready is unknown: %s", j.Unwatched)
 	case n.Ready == "True", j.gone(n):
 	case !j.settled(n) && n.Ready != "Unknown": // which only a kubelet that has stopped to report gets
-		row.settle(n.Created, "its kubelet reports Ready when the network is available", "the Node has just joined and is not Ready yet")
+		row.settle(n.Created, "its kubelet reports Ready when the network is available",
+			"the Node has just joined and is not Ready yet")
 	case n.Ready == "":
-		row.add(finding.Down, n.Created, "check whether its kubelet runs", "no kubelet has reported the status of the Node")
+		row.add(finding.Down, n.Created, "check whether its kubelet runs",
+			"no kubelet has reported the status of the Node")
 	case j.droplets[n.Name].Off:
-		row.add(finding.Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted", "droplet %d is switched off", j.droplets[n.Name].ID)
+		row.add(finding.Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted",
+			"droplet %d is switched off", j.droplets[n.Name].ID)
 	case n.Ready == "False":
-		row.add(finding.Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name, "the Node is NotReady")
+		row.add(finding.Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name,
+			"the Node is NotReady")
 	default:
-		row.add(finding.Down, n.ReadySince, "check whether the machine runs and reaches the API server", "the Node is NotReady: its kubelet no longer reports")
+		row.add(finding.Down, n.ReadySince, "check whether the machine runs and reaches the API server",
+			"the Node is NotReady: its kubelet no longer reports")
 	}
 }
 
@@ -233,7 +246,8 @@ func (j *judge) gone(n *Node) bool { return j.Cloud.Read() && j.droplets[n.Name]
 // droplet compares a Node with the cloud.
 func (j *judge) droplet(n *Node, row *Row) {
 	if n.Uninitialized {
-		j.missing(n, row, "check whether digitalocean-cloud-controller-manager runs: kubectl mooring status; and its Events: kubectl describe node "+n.Name, "the Node waits for its cloud controller (taint uninitialized)")
+		j.missing(n, row,
+			"check whether digitalocean-cloud-controller-manager runs: kubectl mooring status; and its Events: kubectl describe node "+n.Name, "the Node waits for its cloud controller (taint uninitialized)")
 	}
 	j.sameID(n, row)
 	d, judged := j.droplets[n.Name]
@@ -252,14 +266,17 @@ func (j *judge) droplet(n *Node, row *Row) {
 		row.add(finding.Unknown, time.Time{}, CloudNext, "the cloud could not be read: %s", j.Cloud.Problem)
 	case !judged || d.Existence == Uncertain:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
-		row.add(finding.Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account", "%s", cmp.Or(d.Message, "its droplet is unknown"))
+		row.add(finding.Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account",
+			"%s", cmp.Or(d.Message, "its droplet is unknown"))
 	case d.Existence == Gone:
 		row.Droplet = name + ", gone"
 		j.leaves(n, row, name)
 	case d.Off:
 		row.Droplet = name + ", off"
 		if n.Ready == "True" {
-			row.add(finding.Down, time.Time{}, "its Node becomes NotReady within a minute; switch the droplet on, or delete it", "%s is switched off", name)
+			row.add(finding.Down, time.Time{},
+				"its Node becomes NotReady within a minute; switch the droplet on, or delete it", "%s is switched off",
+				name)
 		}
 	default:
 		row.Droplet = name
@@ -274,7 +291,8 @@ func (j *judge) leaves(n *Node, row *Row, droplet string) {
 		since = time.Time{}
 	}
 	if n.Deleting || n.Leaving || !since.IsZero() && j.Now.Sub(since) < goneTime {
-		row.settle(since, "the cloud controller manager deletes the Node when that is proven", "%s is gone, and its Node still exists", droplet)
+		row.settle(since, "the cloud controller manager deletes the Node when that is proven",
+			"%s is gone, and its Node still exists", droplet)
 		return
 	}
 	next := "check whether digitalocean-cloud-controller-manager runs, which deletes such Nodes: kubectl mooring status"
@@ -322,7 +340,8 @@ func (j *judge) calicoOf(n *Node, row *Row) {
 			j.compared[n.Name] = true
 		}
 		if row.CalicoNode = cmp.Or(n.Address, nothing); n.Address == "" && j.addressed {
-			j.missing(n, row, "check whether calico-node runs there", "calico-node has not written its address on this Node, as it has on others")
+			j.missing(n, row, "check whether calico-node runs there",
+				"calico-node has not written its address on this Node, as it has on others")
 		}
 	default:
 		j.compared[n.Name] = true
@@ -400,7 +419,8 @@ func (j *judge) left(row *Row, what string) {
 	at := slices.IndexFunc(j.CleanUps, func(c CleanUp) bool { return c.Machine == row.Machine })
 	switch {
 	case at < 0:
-		row.add(finding.Disagree, time.Time{}, "a calico-node-sync that runs removes it: kubectl mooring status", "%s", what)
+		row.add(finding.Disagree, time.Time{}, "a calico-node-sync that runs removes it: kubectl mooring status", "%s",
+			what)
 	case j.CleanUps[at].Pending:
 		row.settle(time.Time{}, "calico-node-sync removes it: "+j.CleanUps[at].Message, "%s", what)
 	default:
@@ -429,7 +449,8 @@ func (j *judge) reflectors() {
 			texts[i] = r.text()
 			j.unmatched(r, row)
 			if r.Role != "Reflector" {
-				row.settle(time.Time{}, "calico-route-reflector-operator completes it", "topology %s changes its role: %s", r.Topology, r.Role)
+				row.settle(time.Time{}, "calico-route-reflector-operator completes it",
+					"topology %s changes its role: %s", r.Topology, r.Role)
 			}
 		}
 		row.Reflector = strings.Join(texts, ", ")
@@ -473,9 +494,12 @@ func (j *judge) labels(n *Node) {
 			continue // what is under way need not be complete
 		}
 		if n.Reflector != r.Topology {
-			row.add(finding.Disagree, time.Time{}, repairs, "topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
+			row.add(finding.Disagree, time.Time{}, repairs,
+				"topology %s lists it as a reflector, and the Node does not have its label", r.Topology)
 		} else if r.ClusterID != n.ClusterID {
-			row.add(finding.Disagree, time.Time{}, repairs, "topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID, nothing), cmp.Or(n.ClusterID, nothing))
+			row.add(finding.Disagree, time.Time{}, repairs,
+				"topology %s lists it with cluster ID %s, and the Node has %s", r.Topology, cmp.Or(r.ClusterID,
+					nothing), cmp.Or(n.ClusterID, nothing))
 		}
 	}
 	switch {

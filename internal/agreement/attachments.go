@@ -103,16 +103,20 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 	}
 	next := "kubectl mooring volumes"
 	if len(unknown) > 0 {
-		row.add(finding.Disagree, time.Time{}, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): %s", few(unknown))
+		row.add(finding.Disagree, time.Time{}, next,
+			"DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): %s", few(unknown))
 	}
 	if len(missing) > 0 {
-		row.add(finding.Disagree, time.Time{}, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
+		row.add(finding.Disagree, time.Time{}, next,
+			"Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
 	}
 	if len(stuck) > 0 {
-		row.add(finding.Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s", few(stuck))
+		row.add(finding.Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s",
+			few(stuck))
 	}
 	if len(changing) > 0 {
-		row.settle(time.Time{}, "the driver attaches and detaches them", "volumes are being attached or detached: %s", few(changing))
+		row.settle(time.Time{}, "the driver attaches and detaches them", "volumes are being attached or detached: %s",
+			few(changing))
 	}
 	if !strange {
 		room(v, foreign, row)
@@ -124,7 +128,8 @@ func room(v NodeVolumes, foreign int, row *Row) {
 	if left := max(1, mostAttached-foreign); v.Limit > left && v.Limit <= mostAttached {
 		row.add(finding.Disagree, time.Time{},
 			"detach those that nobody needs, then delete the volume driver's node plugin Pod there: when it starts it counts again those that are not named pvc-...",
-			"%s that no PersistentVolume has, so that there is room for %d of Kubernetes', and its CSINode says %d", prose.Plural(foreign, "volume"), left, v.Limit)
+			"%s that no PersistentVolume has, so that there is room for %d of Kubernetes', and its CSINode says %d",
+			prose.Plural(foreign, "volume"), left, v.Limit)
 	}
 }
 
