@@ -44,6 +44,14 @@ const (
 	// reflector the others have to report by themselves, before they are asked again.
 	standingRenewal = 10 * time.Minute
 	recheckAfter    = 5 * time.Second
+	// standingWrites is how many times a second, in all, calico-nodes may learn of what standing requests report, and
+	// slowest the longest period that this may lead to. Where a node has BGP sessions in one address family only,
+	// calico-node writes its report in each period, changed or not: it compares an empty list with none
+	// (node/pkg/status/reporter.go), and every calico-node watches all reports. calmAfter is the age at which a request
+	// that was made for a step, and only stands since, is renewed with the longer period.
+	standingWrites = 1000
+	slowest        = 30 * time.Second
+	calmAfter      = time.Minute
 	// unresponsiveAfter is how long a standing request may remain empty before another node is the witness,
 	// unresponsiveFor how long a node that left a standing request unanswered is not chosen as a witness where there
 	// are others, and maxUnresponsive how many are remembered: where no node answers, requests do not wander through
@@ -338,7 +346,7 @@ func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
 	case !needed && !stands:
 		return q.unneeded(node, open)
 	case stands && (!needed || q.pause):
-		if filled && isStale(open, said.At, q.plan.Recheck, now) {
+		if filled && (isStale(open, said.At, q.plan.Recheck, now) || open > calmAfter && q.s.hurries(status, q.plan)) {
 			return renewed
 		}
 		return makesRoom
@@ -458,7 +466,7 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 			continue // the informers are behind
 		}
 		out = append(out, question{StatusRequest: calico.StatusRequest{
-			Name: name, Node: node, Period: s.period(node),
+			Name: name, Node: node, Period: s.period(node, plan),
 			Labels:      map[string]string{v1alpha1.TopologyLabel: s.topology.Name},
 			Annotations: map[string]string{MomentAnnotation: s.moment.String()},
 			Routes:      slices.Contains(plan.Samples, node),
@@ -468,13 +476,25 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 }
 
 // period is how often calico-node looks at the sessions of a node: from 2 s to 10 s, the longer the more there are to
-// list. A client of reflectors has few.
-func (s *scene) period(node string) time.Duration {
+// list. A client of reflectors has few. For a request that only stands, while no reflector is lost, it is as long as
+// standingWrites demands.
+func (s *scene) period(node string, plan routereflector.Plan) time.Duration {
 	sessions := len(s.world.Nodes)
 	if is, _ := s.client(node); is && !s.world.Mesh.On {
-		sessions = len(s.topology.Status.Reflectors)
+		sessions = len(s.world.Topology.Status.Reflectors)
 	}
-	return min(2*time.Second+time.Duration(sessions/500)*time.Second, 10*time.Second)
+	quick := min(2*time.Second+time.Duration(sessions/500)*time.Second, 10*time.Second)
+	if slices.Contains(plan.Witnesses, node) || len(plan.Lost) > 0 {
+		return quick
+	}
+	calm := time.Duration(len(plan.Standing)*len(s.world.Nodes)/standingWrites) * time.Second
+	return max(quick, min(calm, slowest))
+}
+
+// hurries reports that a request has a shorter period than it needs now.
+func (s *scene) hurries(status *calicov3.CalicoNodeStatus, plan routereflector.Plan) bool {
+	has := status.Spec.UpdatePeriodSeconds
+	return has != nil && time.Duration(*has)*time.Second < s.period(status.Spec.Node, plan)
 }
 
 // observing reports that a standing request is due, or about to be answered: the next round must not be a resync away.

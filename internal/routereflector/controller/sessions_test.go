@@ -326,3 +326,42 @@ func TestStandingRequests(t *testing.T) {
 		}
 	}
 }
+
+// In a large cluster a request that only stands has a longer period, since calico-node may write its report in each period, and every calico-node learns of it.
+// One that a step needs, or that is made while a reflector is lost, has not; it is renewed when that is over.
+func TestStandingRequestsOfALargeCluster(t *testing.T) {
+	t.Parallel()
+	standing := []string{"a", "b", "c"}
+	lost := []v1alpha1.LostReflector{{Node: "r"}}
+	for name, c := range map[string]struct {
+		nodes int
+		plan  routereflector.Plan
+		want  time.Duration
+	}{
+		"650 nodes":                {650, routereflector.Plan{Standing: standing}, 2 * time.Second},
+		"1,000 nodes":              {1000, routereflector.Plan{Standing: standing}, 3 * time.Second},
+		"5,000 nodes":              {5000, routereflector.Plan{Standing: standing}, 15 * time.Second},
+		"15,000 nodes":             {15000, routereflector.Plan{Standing: standing}, 30 * time.Second},
+		"5,000 nodes, a step":      {5000, routereflector.Plan{Standing: standing, Witnesses: []string{"a"}}, 2 * time.Second},
+		"5,000 nodes, one is lost": {5000, routereflector.Plan{Standing: standing, Lost: lost}, 2 * time.Second},
+	} {
+		s := sceneOf(standing...)
+		s.world.Nodes[0].IPv4 = netip.MustParseAddr("10.0.0.1")
+		for i := len(s.world.Nodes); i < c.nodes; i++ {
+			s.world.Nodes = append(s.world.Nodes, routereflector.Node{Name: fmt.Sprint("n", i)})
+		}
+		if got := s.period("a", c.plan); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		m := &memory{since: then().Add(-time.Hour), moment: s.moment}
+		for age, calm := range map[time.Duration]bool{calmAfter: false, calmAfter + time.Second: true} {
+			hurried, seconds := answerOf("a", s.moment, then().Add(-age)), uint32(2)
+			hurried.Spec.UpdatePeriodSeconds = &seconds
+			s.statuses = []calicov3.CalicoNodeStatus{hurried}
+			renewed := calm && c.want > 2*time.Second
+			if drop, _ := questions(s, m, c.plan, 5*time.Second, 3*time.Minute); (len(drop) == 1) != renewed {
+				t.Errorf("%s: one with a period of 2 s that is %s old goes: %t, want %t", name, age, len(drop) == 1, renewed)
+			}
+		}
+	}
+}

@@ -3,7 +3,10 @@
 
 package reachability
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // star is two reflectors of one cluster ID with each other and with clients, each of an AS.
 func star(clients ...uint32) *Network {
@@ -36,6 +39,24 @@ func TestAnotherASByReflectors(t *testing.T) {
 		if v.UnreachablePairs != c.want {
 			t.Errorf("%s: %d pairs without a path, %v, want %d", name, v.UnreachablePairs, v.Examples, c.want)
 		}
+	}
+}
+
+// What real BIRDs did: what three reflectors of one cluster ID have from a node of another AS they tell each other without a cluster list, so that each of them
+// has three paths, and passes them all on.
+func TestPathsToAnotherAS(t *testing.T) {
+	t.Parallel()
+	n := New([]Speaker{{Name: "r1", ClusterID: "1.1.1.1"}, {Name: "r2", ClusterID: "1.1.1.1"}, {Name: "r3", ClusterID: "1.1.1.1"}, {Name: "a"}, {Name: "b", AS: 65001}})
+	for _, s := range [][2]int32{{0, 1}, {0, 2}, {1, 2}, {0, 3}, {1, 3}, {2, 3}, {0, 4}, {1, 4}, {2, 4}} {
+		n.Connect(s[0], s[1])
+	}
+	paths, _ := n.Paths(4)
+	if want := []int{3, 3, 3, 9, 0}; !slices.Equal(paths, want) {
+		t.Errorf("paths to the node of another AS are %v, want %v", paths, want)
+	}
+	paths, _ = n.Paths(3)
+	if want := []int{3, 3, 3, 0, 9}; !slices.Equal(paths, want) {
+		t.Errorf("paths to the client are %v, want %v", paths, want)
 	}
 }
 

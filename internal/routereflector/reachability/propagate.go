@@ -116,12 +116,12 @@ func (f *flooder) flood(origin int32) (held holdings, all bool) {
 			if !f.passes(h.at, peer, h.arrival) {
 				continue
 			}
-			if list == nil {
-				list = &clusterList{f.speakers[h.at].ClusterID, h.list}
-			}
-			a := arrival{from: h.at, list: list, path: f.crossed(h.at, peer, h.path)}
-			if f.External(h.at, peer) {
-				a.list = nil // which is not announced to another AS
+			a := arrival{from: h.at, path: f.crossed(h.at, peer, h.path)}
+			if reflected := !h.external && !f.External(h.at, peer); reflected {
+				if list == nil {
+					list = &clusterList{f.speakers[h.at].ClusterID, h.list}
+				}
+				a.list = list
 			}
 			f.offer(origin, peer, a)
 		}

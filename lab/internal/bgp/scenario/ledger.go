@@ -91,8 +91,9 @@ type ledger struct {
 	topology string // its name
 	nodes    map[string]member
 	meshOn   bool
-	// created are the versions at which CalicoNodeStatuses came to be, by name.
+	// created are the versions at which CalicoNodeStatuses came to be, and heard when the last event of each came, by name.
 	created map[string]uint64
+	heard   map[string]time.Duration
 	answers map[string]answer // by node
 	// last is the version of the last change, peered that of the last change of a BGPPeer.
 	last, peered uint64
@@ -106,7 +107,8 @@ type ledger struct {
 
 func newLedger(topology string) *ledger {
 	return &ledger{
-		topology: topology, nodes: map[string]member{}, meshOn: true, created: map[string]uint64{}, answers: map[string]answer{}, reasons: map[string]string{},
+		topology: topology, nodes: map[string]member{}, meshOn: true, created: map[string]uint64{}, heard: map[string]time.Duration{},
+		answers: map[string]answer{}, reasons: map[string]string{},
 	}
 }
 
@@ -210,14 +212,18 @@ func (l *ledger) takeConfiguration(o observation, c *calicov3.BGPConfiguration) 
 	l.meshOn = on
 }
 
-// takeStatus takes in an answer with the version at which it was asked for: calico-node writes nothing while nothing changes, so that what stands
-// in an object that is older than a change may be about the time before.
+// takeStatus takes in an answer with the version at which it was asked for: where nodes have sessions in both address families, calico-node writes
+// nothing while nothing changes, so that what stands in an object that is older than a change may be about the time before.
 func (l *ledger) takeStatus(o observation, s *calicov3.CalicoNodeStatus) {
-	l.note(o, "CalicoNodeStatus/"+s.Name)
+	if !l.repeats(o, s) {
+		l.note(o, "CalicoNodeStatus/"+s.Name)
+	}
 	if o.deleted {
 		delete(l.created, s.Name)
+		delete(l.heard, s.Name)
 		return
 	}
+	l.heard[s.Name] = o.at
 	if _, known := l.created[s.Name]; !known {
 		l.created[s.Name] = o.version
 	}
@@ -236,6 +242,17 @@ func (l *ledger) takeStatus(o observation, s *calicov3.CalicoNodeStatus) {
 		}
 	}
 	l.answers[s.Spec.Node] = a
+}
+
+// repeats reports that an event is calico-node's report again, in the period that was asked for: in a cluster of one address family it writes
+// one in each period, because what it has is an empty list and what it reads back is none.
+func (l *ledger) repeats(o observation, s *calicov3.CalicoNodeStatus) bool {
+	last, known := l.heard[s.Name]
+	if !known || o.deleted || s.Spec.UpdatePeriodSeconds == nil {
+		return false
+	}
+	const early = 500 * time.Millisecond // of its ticker
+	return o.at-last >= time.Duration(*s.Spec.UpdatePeriodSeconds)*time.Second-early
 }
 
 // takeTopology remembers the reasons of the steps to come, and tells what the topology says of itself.

@@ -265,3 +265,20 @@ func TestWrites(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
+
+// A report that calico-node writes once more in the period that was asked for is no write without a reason; an earlier one is, and a deletion.
+func TestRepeatedReports(t *testing.T) {
+	t.Parallel()
+	every := func(seconds uint32) *calicov3.CalicoNodeStatus {
+		s := says("n1", calicov3.BGPPeerTypeNodeMesh)
+		s.Spec.UpdatePeriodSeconds = &seconds
+		return s
+	}
+	s := begin().happens(every(1))
+	s.mark()
+	s.happens(every(1), every(1), every(2))
+	s.event(every(1), true, false)
+	if want := []string{"CalicoNodeStatus/ask-n1", "CalicoNodeStatus/ask-n1"}; !slices.Equal(s.writes, want) {
+		t.Errorf("writes are %v, want one that came early and the deletion", s.writes)
+	}
+}
