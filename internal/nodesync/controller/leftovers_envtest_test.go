@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // leftoverStage is a stage whose machines are Ready, with kubelets that renew their Leases, and of whose pods "a" exists and "b" does not.
@@ -240,7 +242,7 @@ func withBinding(before, after map[string]string) map[string]string {
 
 // A pod that exists again right before the write, and a calico-node that starts then, keep what is there.
 func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
-	for name, happens := range map[string]func(s *leftoverStage){
+	happenings := map[string]func(s *leftoverStage){
 		"the pod exists again":      func(s *leftoverStage) { s.createPod(podOn(s.name("1"), "b")) },
 		"calico-node starts again":  func(s *leftoverStage) { s.startCalicoNode("1") },
 		"the Node is not Ready":     func(s *leftoverStage) { s.unready("1") },
@@ -248,12 +250,13 @@ func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
 		"the Node is to be kept":    func(s *leftoverStage) { s.keepNode("1") },
 		"the datastore is locked":   func(s *leftoverStage) { s.lock() },
 		"the endpoint is rewritten": func(s *leftoverStage) { s.rewrite("/workloadendpoints/", podOn(s.name("1"), "b").Name) },
-	} {
+	}
+	for _, name := range cases.Sample(t, 2, slices.Sorted(maps.Keys(happenings))...) {
 		t.Run(name, func(t *testing.T) {
 			s := newLeftoverStage(t)
 			s.ready["2"] = false
 			r := s.reconciler()
-			once := sync.OnceFunc(func() { happens(s) })
+			once := sync.OnceFunc(func() { happenings[name](s) })
 			s.journal.before = once
 			for range 120 {
 				s.beat()
@@ -358,10 +361,8 @@ func (d *dyingStore) RemoveLeftovers(ctx context.Context, guard calico.Guard, le
 
 // A process that is killed before or after any write leaves what the next one finds and ends alike.
 func TestLeftoverDyingAtAnyWrite(t *testing.T) {
-	for n := 1; n <= 2; n++ {
-		for when, after := range map[string]bool{"before": false, "after": true} {
-			t.Run(when+string(rune('0'+n)), func(t *testing.T) { dieAtLeftover(t, n, after) })
-		}
+	for _, d := range cases.Sample(t, 1, deathsAt(2)...) {
+		t.Run(d.String(), func(t *testing.T) { dieAtLeftover(t, d.write, d.after) })
 	}
 }
 

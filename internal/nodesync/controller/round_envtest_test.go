@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 func TestCleansUpAfterAMachineThatIsGone(t *testing.T) {
@@ -215,50 +217,74 @@ func TestDyingBeforeOrAfterAnyWriteEndsAlike(t *testing.T) {
 	s := newStage(t, 3)
 	want := s.etcd.Dump(t)
 	errDied := errors.New("the process was killed")
-	for n := 1; n <= writesOfOneMachine; n++ {
-		for _, when := range []string{"before", "after"} {
-			t.Run(when+string(rune('0'+n)), func(t *testing.T) {
-				s.join("9")
-				first := s.reconciler()
-				s.settle(first)
-				store := &interrupted{Datastore: s.store}
-				// A process that is killed writes nothing more: the rest of the plan is refused as well.
-				died := false
-				die := func(write int) error {
-					if write >= n {
-						died = true
-						return errDied
-					}
-					return nil
+	for _, d := range cases.Sample(t, 4, deathsAt(writesOfOneMachine)...) {
+		t.Run(d.String(), func(t *testing.T) {
+			s.join("9")
+			first := s.reconciler()
+			s.settle(first)
+			store := &interrupted{Datastore: s.store}
+			// A process that is killed writes nothing more: the rest of the plan is refused as well.
+			died := false
+			die := func(write int) error {
+				if write >= d.write {
+					died = true
+					return errDied
 				}
-				if when == "before" {
-					store.before = die
-				} else {
-					store.after = die
+				return nil
+			}
+			if d.after {
+				store.after = die
+			} else {
+				store.before = die
+			}
+			first.Datastore = store
+			s.leave("9")
+			for range 3 {
+				if died {
+					break
 				}
-				first.Datastore = store
-				s.leave("9")
-				for range 3 {
-					if died {
-						break
-					}
-					if _, err := first.pass(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					s.clock.Step(s.config.Grace)
+				if _, err := first.pass(t.Context()); err != nil {
+					t.Fatal(err)
 				}
-				if !died {
-					t.Fatalf("write %d was never reached: only %d writes were made", n, store.writes)
-				}
-				s.settle(s.reconciler())
-				s.expectUnchanged(want)
-			})
-		}
+				s.clock.Step(s.config.Grace)
+			}
+			if !died {
+				t.Fatalf("write %d was never reached: only %d writes were made", d.write, store.writes)
+			}
+			s.settle(s.reconciler())
+			s.expectUnchanged(want)
+		})
 	}
 }
 
+// death is where a process is killed: before or after one of its writes.
+type death struct {
+	write int
+	after bool
+}
+
+// String is such as "before write 1".
+func (d death) String() string {
+	if d.after {
+		return fmt.Sprintf("after write %d", d.write)
+	}
+	return fmt.Sprintf("before write %d", d.write)
+}
+
+// deathsAt are all deaths of a process that makes so many writes.
+func deathsAt(writes int) (out []death) {
+	for write := range writes {
+		out = append(out, death{write + 1, false}, death{write + 1, true})
+	}
+	return out
+}
+
 func TestARejoinBeforeAnyWriteKeepsWhatIsLeft(t *testing.T) {
-	for n := 1; n <= writesOfOneMachine; n++ {
+	var writes []int
+	for n := range writesOfOneMachine {
+		writes = append(writes, n+1)
+	}
+	for _, n := range cases.Sample(t, 2, writes...) {
 		t.Run(string(rune('0'+n)), func(t *testing.T) {
 			s := newStage(t, 3)
 			r := s.reconciler()

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,6 +71,17 @@ func CheckTimes(t *testing.T, change, ci, night int, property func(*rapid.T)) {
 		begun()
 		property(t)
 	})
+}
+
+// Sample returns so many elements of a list for a change, neighbors that begin where the seed says, around the end if need be.
+// In CI and at night it returns all of them. It is for tables whose rows take seconds each, of which the next commit tries others.
+func Sample[T any](tb testing.TB, change int, list ...T) []T {
+	tb.Helper()
+	if count := Number(tb, min(change, len(list)), len(list), len(list)); count < len(list) {
+		begin := int(named(Seed(tb), tb.Name())>>1) % len(list)
+		list = slices.Concat(list[begin:], list[:begin])[:count]
+	}
+	return list
 }
 
 // named returns the seed of one property: properties of a package that generate the same things try different ones. It is not 0, which rapid takes for

@@ -27,6 +27,34 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// A change tries some rows, in their order, and another seed others; CI tries all of them.
+func TestSample(t *testing.T) {
+	rows := []int{1, 2, 3, 4, 5, 6, 7}
+	for setting, want := range map[string]int{"": 3, "ci": 7, "night": 7} {
+		t.Setenv(Variable, setting)
+		got := Sample(t, 3, rows...)
+		if len(got) != want {
+			t.Errorf("%s=%q: %v, want %d of them", Variable, setting, got, want)
+		}
+		for i := range got[1:] {
+			if got[i+1] != got[i]%7+1 {
+				t.Errorf("%s=%q: %v are not neighbors", Variable, setting, got)
+			}
+		}
+	}
+	t.Setenv(Variable, "")
+	begins := map[int]bool{}
+	for i := range 200 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { begins[Sample(t, 3, rows...)[0]] = true })
+	}
+	if len(begins) != len(rows) {
+		t.Errorf("of 200 tests, samples begin at %v alone", begins)
+	}
+	if got := Sample(t, 9, rows...); len(got) != len(rows) {
+		t.Errorf("nine of seven are %v", got)
+	}
+}
+
 func TestCheckTriesAsManyCasesAsTheSettingSays(t *testing.T) {
 	t.Parallel()
 	for _, parallel := range []int{5, 7, 11, 13} {

@@ -56,15 +56,14 @@ func TestLeaderKilledBeforeAndAfterEveryWrite(t *testing.T) {
 	if writes < 15 {
 		t.Errorf("only %d writes", writes)
 	}
-	for _, after := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after %t", after), func(t *testing.T) {
+	var deaths []death
+	for at := range int64(writes) {
+		deaths = append(deaths, death{at: at + 1}, death{at: at + 1, after: true})
+	}
+	for _, d := range cases.Sample(t, 8, deaths...) {
+		t.Run(fmt.Sprintf("write %d, after %t", d.at, d.after), func(t *testing.T) {
 			t.Parallel()
-			for at := 1; at <= writes; at++ {
-				synctest.Test(t, func(t *testing.T) { newHistory(t, 1).fixed(death{at: int64(at), after: after}) })
-				if t.Failed() {
-					t.Fatalf("it was killed at write %d", at)
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { newHistory(t, 1).fixed(d) })
 		})
 	}
 }

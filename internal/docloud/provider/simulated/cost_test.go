@@ -107,10 +107,8 @@ func (i idle) run(tb testing.TB) journal.Stats {
 func TestIdleHour(t *testing.T) {
 	t.Parallel()
 	most := cases.Number(t, 1000, 5000, 5000) // the hour of 5,000 nodes takes half a minute of one processor
-	for _, i := range idles() {
-		if i.nodes > most {
-			continue
-		}
+	hours := slices.DeleteFunc(idles(), func(i idle) bool { return i.nodes > most })
+	for _, i := range cases.Sample(t, 1, hours...) {
 		t.Run(i.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -361,7 +359,7 @@ func rolling(tb testing.TB, nodes, services int, every time.Duration) (journal.S
 // A rolling replacement costs a change of each load balancer in each fifteen seconds at most, however many Nodes are replaced in them.
 func TestRollingReplacementIsBoundedByTime(t *testing.T) {
 	t.Parallel()
-	for _, every := range []time.Duration{time.Minute, 6 * time.Second} {
+	for _, every := range cases.Sample(t, 1, time.Minute, 6*time.Second) {
 		t.Run(every.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

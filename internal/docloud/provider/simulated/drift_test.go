@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -117,7 +118,7 @@ func TestDriftCostsNoMoreCalls(t *testing.T) {
 // Machines that are not ready cost a hundred calls an hour at most, for all of them together.
 func TestNotReadyMachinesCostAHundredCalls(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []int{1, 10, 100} {
+	for _, lost := range cases.Sample(t, 1, 1, 10, 100) {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
@@ -51,7 +52,7 @@ func TestTwoAPIServersLiveOnOneCore(t *testing.T) {
 	for _, tenant := range tenants {
 		tenant.prepare(t)
 	}
-	const rounds = 12
+	rounds := cases.Number(t, 5, 12, 12)
 	for round := range rounds {
 		for _, tenant := range tenants {
 			tenant.write(t, round)
