@@ -5,7 +5,9 @@ package simulated_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -16,7 +18,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// Whatever fails and whenever the leader is killed: all ends as it must be, and nothing was made twice or deleted that should not be.
+// Whatever fails and whenever the leader is killed: all ends as it must be, nothing was made twice or
+// deleted that should not be, and nothing was done to what is another cluster's, a person's or another Service's, whoever names it.
 func TestAnyHistoryConverges(t *testing.T) {
 	t.Parallel()
 	const batch = 25
@@ -40,7 +43,9 @@ func TestAnyHistoryConverges(t *testing.T) {
 			if played < batch {
 				return // -run has chosen one
 			}
-			if sum.leaders == 0 || sum.faults == 0 || sum.limited == 0 || sum.made == 0 || sum.changed == 0 || sum.deleted == 0 || sum.nodesGone == 0 {
+			if slices.Contains([]int{
+				sum.leaders, sum.faults, sum.limited, sum.made, sum.changed, sum.deleted, sum.nodesGone, sum.squatters, sum.forgotten,
+			}, 0) {
 				t.Errorf("something never happened: %+v", sum)
 			}
 		})
@@ -120,7 +125,9 @@ func (h *history) mayDie() death {
 }
 
 // tally is how much happened.
-type tally struct{ histories, leaders, calls, faults, limited, made, changed, deleted, nodesGone int }
+type tally struct {
+	histories, leaders, calls, faults, limited, made, changed, deleted, nodesGone, squatters, forgotten int
+}
 
 func (t *tally) add(o tally) {
 	t.histories++
@@ -132,6 +139,8 @@ func (t *tally) add(o tally) {
 	t.changed += o.changed
 	t.deleted += o.deleted
 	t.nodesGone += o.nodesGone
+	t.squatters += o.squatters
+	t.forgotten += o.forgotten
 }
 
 // deed is something that happens.
@@ -158,6 +167,13 @@ func (h *history) deeds() []deed {
 		{"the firewall is edited elsewhere", h.editFirewallElsewhere},
 		{"the firewall is deleted elsewhere", h.deleteFirewallElsewhere},
 		{"a load balancer loses its tag", h.untag},
+		{"somebody names another's load balancer", h.squat},
+		{"who named another's load balancer goes", func() {
+			if all := slices.Sorted(maps.Keys(h.squatters)); len(all) > 0 {
+				h.evict(all[h.random.IntN(len(all))])
+			}
+		}},
+		{"a status is lost", h.forget},
 		{"the leader is killed", func() { h.b.process.kill() }},
 		{"a storm", func() { h.inject(fault.Storm(chance())...) }},
 		{"writes get no response", func() {

@@ -21,10 +21,14 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
+
+// squatters is a namespace whose author is another.
+const squatters = "squatters"
 
 // history is a cluster to which things happen, and what must be true of it at any time and at the end.
 type history struct {
@@ -41,8 +45,11 @@ type history struct {
 	deleting map[string]string // Services that are being deleted, or were
 	names    map[string]string // every name that a load balancer was to have, and whose
 	opened   opened            // NodePort Services
-	foreign  sim.LoadBalancer
-	tally    tally
+	// strangers are load balancers of another cluster and of people, by ID: nothing may be done to them, whoever names them.
+	strangers map[string]sim.LoadBalancer
+	// squatters are Services of the namespace of that name, which name load balancers of others.
+	squatters map[string]bool
+	tally     tally
 
 	foreignFirewall sim.Firewall
 }
@@ -52,7 +59,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 	random := seeded(seed)
 	h := &history{
 		t: t, random: random, alive: map[string]bool{}, lost: map[string]bool{}, services: map[string]string{}, deleting: map[string]string{},
-		names: map[string]string{}, opened: opened{},
+		names: map[string]string{}, opened: opened{}, strangers: map[string]sim.LoadBalancer{},
+		squatters: map[string]bool{},
 	}
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	h.b = newBubble(t, sim.Options{
@@ -90,29 +98,96 @@ func (h *history) wrong(format string, args ...any) {
 
 func (h *history) begin() {
 	h.t.Helper()
-	lb, err := h.b.cloud.Account("").CreateLoadBalancer(sim.LoadBalancer{
-		Name: "another-clusters", Region: &sim.Region{Slug: "nyc1"}, Tags: []string{"k8s:another"},
-		ForwardingRules: []sim.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
-	})
-	must.Do(h.t, err)
-	nobodys := []string{"k8s:another"}
-	if h.foreignFirewall, err = h.b.cloud.Account("").CreateFirewall(sim.Firewall{
-		Name: "another-clusters", Tags: &nobodys, InboundRules: []sim.InboundRule{{Protocol: "tcp", Ports: "80", Sources: everyone()}},
-	}); err != nil {
-		h.t.Fatal(err)
-	}
 	h.b.add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", UID: "uid-kubernetes"}})
 	for range 3 + h.random.IntN(4) {
 		name := h.name("node")
 		h.b.member(name)
 		h.alive[name] = true
 	}
-	elapse(5 * time.Minute) // until views have caught up
-	if h.foreign, err = h.b.cloud.Account("").LoadBalancer(lb.ID); err != nil {
+	made := []string{
+		h.stranger("another-clusters", "k8s:another"), h.stranger("kube-api"), h.stranger("by-hand", loadbalancer.ClusterTag(clusterID)),
+	}
+	var err error
+	nobodys := []string{"k8s:another"}
+	if h.foreignFirewall, err = h.b.cloud.Account("").CreateFirewall(sim.Firewall{
+		Name: "another-clusters", Tags: &nobodys, InboundRules: []sim.InboundRule{{Protocol: "tcp", Ports: "80", Sources: everyone()}},
+	}); err != nil {
 		h.t.Fatal(err)
+	}
+	elapse(5 * time.Minute) // until views have caught up
+	for _, id := range made {
+		h.strangers[id] = must.Get(h.b.cloud.Account("").LoadBalancer(id)).Or(h.t)
 	}
 	h.addService()
 	h.b.start(h.plan)
+}
+
+// stranger makes a load balancer that is none of the program's, and returns its ID.
+func (h *history) stranger(name string, tags ...string) string {
+	h.t.Helper()
+	var droplets []int
+	for _, d := range h.b.cloud.Account("").Droplets() {
+		droplets = append(droplets, d.ID)
+	}
+	lb := must.Get(h.b.cloud.Account("").CreateLoadBalancer(sim.LoadBalancer{
+		Name: name, Region: &sim.Region{Slug: "nyc1"}, Tags: tags, DropletIDs: droplets,
+		ForwardingRules: []sim.ForwardingRule{{EntryProtocol: "tcp", EntryPort: 80, TargetProtocol: "tcp", TargetPort: 80}},
+	})).Or(h.t)
+	return lb.ID
+}
+
+// squat makes a Service in another namespace that names a load balancer of somebody, by its ID or by its name.
+func (h *history) squat() {
+	h.t.Helper()
+	name := h.name("squatter")
+	key, value := annotation.LoadBalancerID, ""
+	all := slices.Sorted(maps.Keys(h.strangers))
+	switch victim := all[h.random.IntN(len(all))]; {
+	case h.random.IntN(3) == 0:
+		key, value = annotation.Name, h.strangers[victim].Name
+		h.names[value] = name
+	case h.random.IntN(2) == 0:
+		value = victim
+	default:
+		ours := h.ours()
+		if len(ours) == 0 {
+			return
+		}
+		value = ours[h.random.IntN(len(ours))].ID
+	}
+	h.say("... %s: %s=%s", name, key, value)
+	h.b.serve(name, int32(1000+h.next), func(s *corev1.Service) { //nolint:gosec // there are few
+		s.Namespace, s.Annotations = squatters, map[string]string{key: value}
+	})
+	service := corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: must.Get(h.b.store.CoreV1().Services(squatters).Get(h.t.Context(), name, metav1.GetOptions{})).Or(h.t).UID}}
+	h.names[cloudprovider.DefaultLoadBalancerName(&service)] = name
+	h.squatters[name] = true
+	h.tally.squatters++
+}
+
+// evict deletes a Service of another namespace that names somebody's load balancer.
+func (h *history) evict(name string) {
+	h.t.Helper()
+	h.say("... %s goes", name)
+	delete(h.squatters, name)
+	h.deleting[name] = "uid-" + name
+	services := h.b.store.CoreV1().Services(squatters)
+	s := must.Get(services.Get(h.t.Context(), name, metav1.GetOptions{})).Or(h.t)
+	now := metav1.Now()
+	s.DeletionTimestamp = &now
+	must.Get(services.Update(h.t.Context(), s, metav1.UpdateOptions{})).Or(h.t)
+}
+
+// forget takes the status away from a Service whose load balancer has its default name, as a restore from a backup does.
+func (h *history) forget() {
+	h.t.Helper()
+	name := h.one(h.services)
+	if name == "" || h.b.service(name).Annotations[annotation.Name] != "" {
+		return
+	}
+	h.say("... %s", name)
+	h.tally.forgotten++
+	h.b.change(name, func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} })
 }
 
 // succeed gives the cluster another leader if the last one was killed, as soon as its lease has run out, and reports whether it did.
@@ -222,9 +297,9 @@ func (h *history) silence() {
 	h.b.unready(names[h.random.IntN(len(names))])
 }
 
-// ours are the load balancers that are not another cluster's.
+// ours are the load balancers that are not strangers.
 func (h *history) ours() []sim.LoadBalancer {
-	return slices.DeleteFunc(h.b.cloud.Account("").LoadBalancers(), func(lb sim.LoadBalancer) bool { return lb.ID == h.foreign.ID })
+	return slices.DeleteFunc(h.b.cloud.Account("").LoadBalancers(), func(lb sim.LoadBalancer) bool { return h.strangers[lb.ID].ID != "" })
 }
 
 func (h *history) editElsewhere() {
@@ -255,8 +330,8 @@ func (h *history) watch(r *http.Request) {
 	}
 	h.watchFirewall(r)
 	id := path.Base(strings.TrimSuffix(r.URL.Path, "/droplets"))
-	if id == h.foreign.ID {
-		h.t.Errorf("%s %s is about another cluster's load balancer", r.Method, r.URL.Path)
+	if stranger, is := h.strangers[id]; is {
+		h.t.Errorf("%s %s is about load balancer %s, which is not the cluster's", r.Method, r.URL.Path, stranger.Name)
 	}
 	lb, err := h.b.cloud.Account("").LoadBalancer(id)
 	if err != nil {
@@ -291,8 +366,12 @@ func (h *history) check() {
 			h.wrong("Service %q has %d load balancers", owner, n)
 		}
 	}
-	if lb, err := h.b.cloud.Account("").LoadBalancer(h.foreign.ID); err != nil || !reflect.DeepEqual(lb, h.foreign) {
-		h.wrong("another cluster's load balancer was %+v and is %+v, %v", h.foreign, lb, err)
+	for id, was := range h.strangers {
+		lb, err := h.b.cloud.Account("").LoadBalancer(id)
+		lb.DropletIDs = was.DropletIDs // a droplet that is deleted leaves it
+		if err != nil || !reflect.DeepEqual(lb, was) {
+			h.wrong("a load balancer that is not the cluster's was %+v and is %+v, %v", was, lb, err)
+		}
 	}
 }
 
@@ -302,6 +381,9 @@ func (h *history) end() {
 	h.say("the end begins")
 	h.b.cloud.ClearFaults()
 	h.succeed(death{})
+	for name := range maps.Clone(h.squatters) {
+		h.evict(name)
+	}
 	problem := "not looked yet"
 	for range 8 {
 		elapse(15 * time.Minute)
@@ -353,7 +435,11 @@ func (h *history) unsettled() string {
 		}
 	}
 	for name := range h.deleting {
-		if _, err := h.b.store.CoreV1().Services("default").Get(h.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		namespace := "default"
+		if strings.HasPrefix(name, "squatter") {
+			namespace = squatters
+		}
+		if _, err := h.b.store.CoreV1().Services(namespace).Get(h.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("Service %s is still there: %v", name, err)
 		}
 	}
