@@ -141,7 +141,7 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 		out.UnreachablePairs += v.UnreachablePairs
 		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths, v.ForeignPaths)
 		out.Examples = append(out.Examples, v.Examples...)
-		if least := leastSessions(w, up, s, networks[i], exempt); least >= 0 &&
+		if least := leastSessions(w, up, s, networks[i], exempt, nobody); least >= 0 &&
 			(out.MinSessionsPerClient < 0 || least < out.MinSessionsPerClient) {
 			out.MinSessionsPerClient = least
 		}
@@ -151,30 +151,58 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 }
 
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without
-// clients.
-func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exempt string) int {
-	reflectors, serves := serving(w, up, s)
-	at, least := In(*w, s), -1
-	clients := at.Roster()
+// clients. Those that spared reports, and those that are hopeless, do not count.
+func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exempt string,
+	spared func(client int32) bool) int {
+	_, serves := serving(w, up, s)
+	none, least := hopeless(w, up, s, n, exempt), -1
 	for i := range s.Nodes {
-		node := &s.Nodes[i]
-		count := n.SessionsWith(int32(i), serves)
+		node, at := &s.Nodes[i], int32(i)
+		count := n.SessionsWith(at, serves)
 		if least >= 0 && count >= least { // it would change nothing, and most do not
 			continue
 		}
-		if node.Name == exempt || !up[i] || !node.IsClient(&w.Topology) {
+		if node.Name == exempt || !up[i] || !node.IsClient(&w.Topology) || none(at) || spared(at) {
 			continue
 		}
-		if count == 0 && partedFromAll(n, int32(i), slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
-			return s.Nodes[r].Name == exempt || !clients.Has(node, s.Nodes[r].Group())
-		})) {
-			continue // no step gives it any, and it must not make the others' of no account
-		}
-		if least < 0 || count < least {
-			least = count
-		}
+		least = count
 	}
 	return least
+}
+
+func nobody(int32) bool { return false }
+
+// hopeless reports of a client that it has no session with a reflector, and that none comes up with any: no step gives
+// it one, and it must not make the others' of no account. A reflector of the name exempt is not among them.
+func hopeless(w *rr.World, up []bool, s State, n *reachability.Network, exempt string) func(client int32) bool {
+	reflectors, serves := serving(w, up, s)
+	at := In(*w, s)
+	clients := at.Roster()
+	return func(client int32) bool {
+		node := &s.Nodes[client]
+		return n.SessionsWith(client, serves) == 0 &&
+			partedFromAll(n, client, slices.DeleteFunc(slices.Clone(reflectors), func(r int32) bool {
+				return s.Nodes[r].Name == exempt || !clients.Has(node, s.Nodes[r].Group())
+			}))
+	}
+}
+
+// KeepsSessions reports whether the clients that were not hopeless before a step have so many sessions each in networks,
+// one for each family, which have the nodes and reflectors of after. One that was hopeless and gets its first session
+// has fewer than the others, and has lost none.
+func KeepsSessions(w *rr.World, before, after Judged, networks []*reachability.Network, exempt string, least int) bool {
+	i := -1
+	for family, up := range after.up {
+		if up == nil {
+			continue
+		}
+		i++
+		spared := hopeless(w, before.up[family], before.State, before.Networks[i], exempt)
+		if has := leastSessions(w, up, after.State, networks[i], exempt, spared); has >= 0 && has < least {
+			return false
+		}
+	}
+	return true
 }
 
 // serving are the topology's reflectors that are up, and of each node whether it is one.
@@ -194,16 +222,15 @@ func partedFromAll(n *reachability.Network, client int32, reflectors []int32) bo
 	return len(reflectors) > 0 && !slices.ContainsFunc(reflectors, func(r int32) bool { return !n.Parted(client, r) })
 }
 
-// Transit says what the model sees between a step and the moment at which new sessions are up: only what is there
-// before and after, and is the same session, carries routes.
-func Transit(w *rr.World, before, after Judged, step rr.Step) rr.Checks {
+// Surviving are the networks between a step and the moment at which new sessions are up: only what is there before and
+// after, and is the same session, carries routes.
+func Surviving(w *rr.World, before, after Judged, step rr.Step) []*reachability.Network {
 	networks := make([]*reachability.Network, len(before.Networks))
 	reset := resetByStep(w, before.State, step)
 	for i := range networks {
 		networks[i] = before.Networks[i].Surviving(after.Networks[i], reset)
 	}
-	checks, _ := Verdicts(w, after.State, networks, step.Exempt(), before, after)
-	return checks
+	return networks
 }
 
 // resetByStep returns which sessions restart because a step changes their options: those of a BGPPeer whose options
@@ -231,17 +258,24 @@ func Breaks(w *rr.World, before, after Judged, step rr.Step, wanted int) string 
 	if step.Kind == rr.MeshOff && w.Topology.Status.Emergency != nil {
 		parted = partedBefore(w, before.State)
 	}
+	transit := Surviving(w, before, after, step)
+	meanwhile, _ := Verdicts(w, after.State, transit, step.Exempt(), before, after)
 	for _, moment := range []struct {
-		when    string
-		was, is rr.Checks
-	}{{"for a moment", others, Transit(w, before, after, step)}, {"for good", before.Checks, after.Checks}} {
+		when, exempt string
+		was, is      rr.Checks
+		networks     []*reachability.Network
+	}{
+		{"for a moment", step.Exempt(), others, meanwhile, transit},
+		{"for good", "", before.Checks, after.Checks, after.Networks},
+	} {
 		if more := moment.is.UnreachablePairs - max(moment.was.UnreachablePairs, parted); more > 0 {
 			return fmt.Sprintf("it would leave %d pairs of nodes without a path %s%s%s", more, moment.when,
 				example(moment.is.Examples), w.BecauseOfASNumbers(moment.is.Examples))
 		}
 		// Where the last client has become a reflector there is nobody to have sessions.
 		least := min(wanted-1, moment.was.MinSessionsPerClient)
-		if !after.Mesh && LiveClients(w, after.State, step.Exempt()) && moment.is.MinSessionsPerClient < least {
+		if !after.Mesh && LiveClients(w, after.State, step.Exempt()) && moment.is.MinSessionsPerClient < least &&
+			!KeepsSessions(w, before, after, moment.networks, moment.exempt, least) {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, and the minimum is %d%s",
 				moment.is.MinSessionsPerClient, moment.when, least, w.BecauseOfASNumbers(nil))
 		}

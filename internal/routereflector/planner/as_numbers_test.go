@@ -71,6 +71,37 @@ func TestEnableWithAWrongASNumber(t *testing.T) {
 	}
 }
 
+// A client that BGPPeers part from all reflectors gets its first session from one more reflector: it has fewer than the
+// others then, and has lost none.
+func TestAFirstSessionIsNoLoss(t *testing.T) {
+	t.Parallel()
+	w := cluster(9, 1)
+	two := int32(2)
+	w.Topology.Spec.Redundancy = &two
+	w, _ = carryOut(t, w, nil)
+	parted, ours := &w.Nodes[0], []rr.Reflector{}
+	for i := range w.Nodes {
+		switch n := &w.Nodes[i]; {
+		case n.ClusterID != "":
+			ours = append(ours, rr.Reflector{Node: n.Name})
+		case parted.ClusterID != "":
+			parted = n
+		}
+	}
+	for i, r := range ours {
+		reflector, _ := w.Node(r.Node)
+		peers := wrongAS(t, parted, &reflector)
+		peers[0].Name = fmt.Sprintf("wrong-%d", i)
+		w.Peers = append(w.Peers, peers...)
+	}
+	three := int32(3)
+	w.Topology.Spec.Redundancy = &three
+	w, done := carryOut(t, w, nil)
+	if !slices.ContainsFunc(done, func(s rr.Step) bool { return s.Kind == rr.Promote }) {
+		t.Errorf("%v, %v", kinds(done), MakePlan(w).Refusals)
+	}
+}
+
 // A client that BGPPeers part from all reflectors keeps the mesh on, and they are named.
 func TestAWrongASNumberThatHurts(t *testing.T) {
 	t.Parallel()

@@ -114,11 +114,13 @@ func guarded(t interface {
 		b := model.Judge(&before, model.StateOf(before))
 		a := model.Judge(&after, model.StateOf(after), b)
 		others := verdict(&before, b.State, b.Networks, step.Exempt(), b)
-		for when, is := range map[string]rr.Checks{"for a moment": model.Transit(&before, b, a, step), "for good": verdict(&after, a.State, a.Networks, step.Exempt(), a)} {
+		for when, networks := range map[string][]*reachability.Network{"for a moment": model.Surviving(&before, b, a, step), "for good": a.Networks} {
+			is := verdict(&after, a.State, networks, step.Exempt(), a)
 			if is.UnreachablePairs > others.UnreachablePairs {
 				t.Fatalf("%s: %d pairs lose their path %s: %v", step, is.UnreachablePairs-others.UnreachablePairs, when, is.Examples)
 			}
-			if !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && is.MinSessionsPerClient < min(least, others.MinSessionsPerClient) {
+			if !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && is.MinSessionsPerClient < min(least, others.MinSessionsPerClient) &&
+				!model.KeepsSessions(&before, b, a, networks, step.Exempt(), min(least, others.MinSessionsPerClient)) {
 				t.Fatalf("%s: a client has %d sessions %s", step, is.MinSessionsPerClient, when)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/model"
+	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
@@ -57,18 +58,21 @@ func safe(t interface{ Fatalf(string, ...any) }) func(before, after rr.World, p 
 			before, after = honest, After(honest, step)
 		}
 		b, a := model.Judge(&before, model.StateOf(before)), model.Judge(&after, model.StateOf(after))
+		transit := model.Surviving(&before, b, a, step)
 		for _, moment := range []struct {
-			when    string
-			was, is rr.Checks
+			when     string
+			was, is  rr.Checks
+			networks []*reachability.Network
 		}{
-			{"for a moment", verdict(&before, b.State, b.Networks, step.Exempt()), model.Transit(&before, b, a, step)},
-			{"for good", verdict(&before, b.State, b.Networks, step.Node), verdict(&after, a.State, a.Networks, step.Node)},
+			{"for a moment", verdict(&before, b.State, b.Networks, step.Exempt()), verdict(&before, a.State, transit, step.Exempt()), transit},
+			{"for good", verdict(&before, b.State, b.Networks, step.Node), verdict(&after, a.State, a.Networks, step.Node), a.Networks},
 		} {
 			if moment.is.UnreachablePairs > moment.was.UnreachablePairs {
 				t.Fatalf("%s: %d pairs lose their path %s: %v", step, moment.is.UnreachablePairs-moment.was.UnreachablePairs, moment.when, moment.is.Examples)
 			}
 			k := len(slices.DeleteFunc(slices.Clone(p.Reflectors), func(r rr.Reflector) bool { return r.Role == rr.RoleLeaving }))
-			if least := min(k-1, moment.was.MinSessionsPerClient); !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && moment.is.MinSessionsPerClient < least {
+			if least := min(k-1, moment.was.MinSessionsPerClient); !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && moment.is.MinSessionsPerClient < least &&
+				!model.KeepsSessions(&before, b, a, moment.networks, step.Node, least) {
 				t.Fatalf("%s: a client has %d sessions %s, %d are the least", step, moment.is.MinSessionsPerClient, moment.when, least)
 			}
 		}
