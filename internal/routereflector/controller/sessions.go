@@ -346,16 +346,24 @@ func (q inquiry) fate(status *calicov3.CalicoNodeStatus) fate {
 	case !needed && !stands:
 		return q.unneeded(node, open)
 	case stands && (!needed || q.pause):
-		if filled && (isStale(open, said.At, q.plan.Recheck, now) || open > calmAfter && q.s.hurries(status, q.plan)) {
-			return renewed
-		}
-		return makesRoom
+		return q.stands(status, filled, said.At)
 	case filled && now.Sub(said.At) > renewalOf(q.plan), q.pause && (filled || open > q.timeout):
 		return goes // in a pause a question remains that has not been answered, for as long as it may take
 	case filled, open > q.m.said.Patience(node, unanswered):
 		return makesRoom
 	}
 	return stays
+}
+
+// stands decides about a request that only stands, and was answered at a time, if it is filled.
+func (q inquiry) stands(status *calicov3.CalicoNodeStatus, filled bool, at time.Time) fate {
+	now := q.s.world.Now
+	open, period := now.Sub(status.CreationTimestamp.Time), status.Spec.UpdatePeriodSeconds
+	hurries := period != nil && time.Duration(*period)*time.Second < q.s.period(status.Spec.Node, q.plan)
+	if filled && (isStale(open, at, q.plan.Recheck, now) || hurries && open > calmAfter) {
+		return renewed
+	}
+	return makesRoom
 }
 
 // questions returns which CalicoNodeStatuses to delete and which nodes to ask, so that witnesses answer for the present
@@ -489,12 +497,6 @@ func (s *scene) period(node string, plan routereflector.Plan) time.Duration {
 	}
 	calm := time.Duration(len(plan.Standing)*len(s.world.Nodes)/standingWrites) * time.Second
 	return max(quick, min(calm, slowest))
-}
-
-// hurries reports that a request has a shorter period than it needs now.
-func (s *scene) hurries(status *calicov3.CalicoNodeStatus, plan routereflector.Plan) bool {
-	has := status.Spec.UpdatePeriodSeconds
-	return has != nil && time.Duration(*has)*time.Second < s.period(status.Spec.Node, plan)
 }
 
 // observing reports that a standing request is due, or about to be answered: the next round must not be a resync away.

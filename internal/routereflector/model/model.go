@@ -95,7 +95,7 @@ type Judged struct {
 	Checks   rr.Checks
 }
 
-// paths are the greatest numbers of paths that a node of the cluster's AS, and one of another, has to one prefix.
+// paths are the greatest numbers of paths to one prefix, within the cluster's AS and between it and another.
 func (j Judged) paths() (own, foreign int) {
 	for _, v := range j.Verdicts {
 		own, foreign = max(own, v.MaxPaths), max(foreign, v.ForeignPaths)
@@ -141,7 +141,7 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 		out.UnreachablePairs += v.UnreachablePairs
 		out.MaxPathsPerPrefix = max(out.MaxPathsPerPrefix, v.MaxPaths, v.ForeignPaths)
 		out.Examples = append(out.Examples, v.Examples...)
-		if least := leastSessions(w, up, s, networks[i], exempt, nobody); least >= 0 &&
+		if least := leastSessions(w, up, s, networks[i], exempt, nil); least >= 0 &&
 			(out.MinSessionsPerClient < 0 || least < out.MinSessionsPerClient) {
 			out.MinSessionsPerClient = least
 		}
@@ -151,7 +151,7 @@ func Verdicts(w *rr.World, s State, networks []*reachability.Network, exempt str
 }
 
 // leastSessions is the least number of sessions that a live client has with the topology's reflectors, -1 without
-// clients. Those that spared reports, and those that are hopeless, do not count.
+// clients. Those that spared reports, nil for none, and those that are hopeless do not count.
 func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exempt string,
 	spared func(client int32) bool) int {
 	_, serves := serving(w, up, s)
@@ -162,15 +162,14 @@ func leastSessions(w *rr.World, up []bool, s State, n *reachability.Network, exe
 		if least >= 0 && count >= least { // it would change nothing, and most do not
 			continue
 		}
-		if node.Name == exempt || !up[i] || !node.IsClient(&w.Topology) || none(at) || spared(at) {
+		if node.Name == exempt || !up[i] || !node.IsClient(&w.Topology) || none(at) ||
+			spared != nil && spared(at) {
 			continue
 		}
 		least = count
 	}
 	return least
 }
-
-func nobody(int32) bool { return false }
 
 // hopeless reports of a client that it has no session with a reflector, and that none comes up with any: no step gives
 // it one, and it must not make the others' of no account. A reflector of the name exempt is not among them.
@@ -280,8 +279,9 @@ func Breaks(w *rr.World, before, after Judged, step rr.Step, wanted int) string 
 				moment.is.MinSessionsPerClient, moment.when, least, w.BecauseOfASNumbers(nil))
 		}
 	}
-	// A reflector passes on to another AS whatever it has, and it has each route from every other reflector as well: as
-	// many times more paths as there are reflectors, and no more, since who is of that AS passes nothing on.
+	// A reflector passes on to another AS whatever it has, and to all what it has from another AS, and it has each route
+	// from every other reflector as well: as many times more paths as there are reflectors, and no more, since who is of
+	// that AS passes nothing on.
 	limit := pathLimit(w, after.State, wanted)
 	own, foreign := before.paths()
 	ownThen, foreignThen := after.paths()

@@ -18,8 +18,8 @@ type Verdict struct {
 	UnreachablePairs int
 	// Examples names some of them, the first in the order of the speakers.
 	Examples []Pair
-	// MaxPaths is the greatest number of paths that a speaker of the cluster's AS has to one prefix, ForeignPaths the same for speakers of another AS, to which
-	// reflectors pass on what they have from each other; both are at most [MaxPaths].
+	// MaxPaths is the greatest number of paths that a speaker of the cluster's AS has to one prefix of it. ForeignPaths is the same where either is of
+	// another AS: to that, and of that, reflectors pass on what they have from each other. Both are at most [MaxPaths].
 	MaxPaths, ForeignPaths int
 }
 
@@ -66,7 +66,7 @@ func (n *Network) judgeOrigin(v *Verdict, classes []class, counted []int, i int,
 		}
 		paths := n.paths(origin, receiver, held)
 		most := &v.MaxPaths
-		if n.speakers[receiver].AS != 0 {
+		if n.speakers[receiver].AS != 0 || n.speakers[origin].AS != 0 {
 			most = &v.ForeignPaths
 		}
 		*most = min(max(*most, paths), MaxPaths)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,7 +115,8 @@ func (b *bubble) remove(namespace, name string) {
 		return
 	}
 	s.DeletionTimestamp = new(metav1.Now())
-	if _, err := services.Update(b.t.Context(), s, metav1.UpdateOptions{}); err != nil {
+	// Whoever writes it at the same moment takes it away.
+	if _, err := services.Update(b.t.Context(), s, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		b.t.Error(err)
 	}
 }

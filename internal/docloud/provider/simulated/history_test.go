@@ -171,11 +171,7 @@ func (h *history) evict(name string) {
 	h.say("... %s goes", name)
 	delete(h.squatters, name)
 	h.deleting[name] = "uid-" + name
-	services := h.b.store.CoreV1().Services(squatters)
-	s := must.Get(services.Get(h.t.Context(), name, metav1.GetOptions{})).Or(h.t)
-	now := metav1.Now()
-	s.DeletionTimestamp = &now
-	must.Get(services.Update(h.t.Context(), s, metav1.UpdateOptions{})).Or(h.t)
+	h.b.remove(squatters, name)
 }
 
 // forget takes the status away from a Service whose load balancer has its default name, as a restore from a backup does.
@@ -239,10 +235,7 @@ func (h *history) deleteService() {
 	h.say("... %s", name)
 	h.deleting[name] = h.services[name]
 	delete(h.services, name)
-	h.b.change(name, func(s *corev1.Service) {
-		now := metav1.Now()
-		s.DeletionTimestamp = &now
-	})
+	h.b.remove("default", name)
 }
 
 func (h *history) editService(suffix, value string) {
