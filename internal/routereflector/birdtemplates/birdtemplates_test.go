@@ -86,7 +86,7 @@ func TestInsertions(t *testing.T) {
 	}
 	const bfd = `{{- if contains $calico_nodes (printf " %s " $data.ip)}}
   bfd on;
-  hold time 30;
+  hold time 9;
 {{- end}}
 `
 	const passive = `{{- if and (contains $calico_nodes (printf " %s " $data.ip)) (eq $data.as_num $effective_node_as_num) (gt $data.ip $node_ip)}}
@@ -129,7 +129,7 @@ func TestPatchRefuses(t *testing.T) {
 			`connect retry time 5; / error wait time 5,30;" in template bgp bgp_template {` + only},
 		"own BFD": {v.File, strings.Replace(v.Text, "  add paths on;", "  add paths on;\n  bfd on;", 1),
 			`bird.cfg.template: line 148: expected no "bfd", which somebody has added: remove it, or keep your own template` + only},
-		"own hold time": {v.File, strings.Replace(v.Text, "  add paths on;", "  hold time 9;", 1),
+		"own hold time": {v.File, strings.Replace(v.Text, "  add paths on;", "  hold time 3;", 1),
 			`bird.cfg.template: line 147: expected no "hold time", which somebody has added: remove it, or keep your own template` + only},
 		"own passive side": {v.File, strings.Replace(v.Text, "  multihop;", "  multihop;\n  passive;", 1), `bird.cfg.template: expected "{{- if $data.ttl_security }} / ` +
 			`ttl security on; / multihop {{ $data.ttl_security }}; / {{- else }} / ttl security off; / multihop; / {{- end }}" in protocol bgp Global_` + only},

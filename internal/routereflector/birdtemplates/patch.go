@@ -9,7 +9,7 @@
 //
 //	before the BGP template    BFD, and a shorter wait of a restart for its neighbors
 //	in the BGP template        short waits before a connection is tried again
-//	Global_ and Node_ peers    BFD and a hold time of 30 s with Calico's nodes; of two nodes with one AS number
+//	Global_ and Node_ peers    BFD and a hold time of 9 s with Calico's nodes; of two nodes with one AS number
 //	                           that with the lower address waits for the other to connect
 //
 // Neighbors that are not nodes of the cluster, local workloads and the mesh keep their options. A template that is not
@@ -303,7 +303,7 @@ func (p *patcher) session(name string, at int) error {
 		return fmt.Errorf("expected %q in %s", "calico_export_to_bgp_peers({{eq $data.as_num ...}});", what)
 	}
 	const isNode = `contains $calico_nodes (printf " %s " $data.ip)`
-	p.insert[multihop+7] = []string{"{{- if " + isNode + "}}", "  bfd on;", "  hold time 30;", "{{- end}}"}
+	p.insert[multihop+7] = []string{"{{- if " + isNode + "}}", "  bfd on;", "  hold time 9;", "{{- end}}"}
 	p.insert[restart] = []string{
 		"{{- if and (" + isNode + ") (eq $data.as_num " + as + ") (gt $data.ip " + p.nodeIP + ")}}",
 		"  passive on; # Of two nodes the one with the higher address connects.",
