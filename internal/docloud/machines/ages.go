@@ -20,7 +20,11 @@ import (
 func (m *Instances) doubtAge(since time.Time, droplet int) time.Duration {
 	base, latest := max(m.config.DoubtAge, m.clock.Since(since)/doubtPart), m.snapshot.Latest()
 	if _, listed := latest.Droplet(droplet); listed {
-		return min(max(base, time.Duration(latest.pages())*m.config.PageAge), max(m.config.SettledMost, m.config.DoubtAge))
+		perCall := m.config.PageAge
+		if m.clock.Since(since) > lastLook {
+			perCall = max(perCall, doubtPace)
+		}
+		return min(max(base, time.Duration(latest.pages())*perCall), max(m.config.SettledMost, m.config.DoubtAge))
 	}
 	return m.age(base, m.config.PageAge)
 }
@@ -28,6 +32,10 @@ func (m *Instances) doubtAge(since time.Time, droplet int) time.Duration {
 // doubtPart is which part of the time that a Node has not been ready may pass until DigitalOcean's newest word is read: a
 // machine that has been lost for an hour is no news.
 const doubtPart = 5
+
+// doubtPace is how old the list must be, for each call that it takes, to be read again on behalf of Nodes that have not
+// been ready for a while: 80 calls in an hour.
+const doubtPace = 45 * time.Second
 
 // unready is since when a Node has not been ready, now if it does not say.
 func (m *Instances) unready(node *corev1.Node) time.Time {
@@ -57,12 +65,18 @@ func (m *Instances) doubt(ctx context.Context, since time.Time, droplet int) (*D
 
 // described returns the list by which a Node is described. What a running droplet has does not change but for its tags:
 // where these are no labels, the list for Nodes that have long been ready and described may be old if it takes several
-// calls. A Node that stops being ready, waits or is new makes somebody read it in any case.
+// calls, and for one that is not ready it is the one that shows whether its droplet is there. A Node that stops being
+// ready, waits or is new makes somebody read it in any case.
 func (m *Instances) described(ctx context.Context, node *corev1.Node) (*DropletList, error) {
 	age, latest := m.age(m.config.StatusAge, m.config.PageAge), m.snapshot.Latest()
 	id, err := providerid.Parse(node.Spec.ProviderID)
-	if _, listed := latest.Droplet(id); err == nil && listed && len(m.config.Labels) == 0 && settled(node, m.clock.Now()) {
-		age = max(age, min(time.Duration(latest.pages()-1)*m.config.SettledAge, m.config.SettledMost))
+	if _, listed := latest.Droplet(id); err == nil && listed && len(m.config.Labels) == 0 {
+		switch since := m.unready(node); {
+		case settled(node, m.clock.Now()):
+			age = max(age, min(time.Duration(latest.pages()-1)*m.config.SettledAge, m.config.SettledMost))
+		case !uninitialized(node) && m.clock.Since(since) > lastLook:
+			age = max(age, m.doubtAge(since, id))
+		}
 	}
 	return m.snapshot.Get(ctx, age)
 }

@@ -118,14 +118,15 @@ func TestDriftCostsNoMoreCalls(t *testing.T) {
 // Machines that are not ready cost a hundred calls an hour at most, for all of them together.
 func TestNotReadyMachinesCostAHundredCalls(t *testing.T) {
 	t.Parallel()
-	for _, lost := range cases.Sample(t, 1, 1, 10, 100) {
-		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+	type failure struct{ lost, nodes int }
+	for _, f := range cases.Sample(t, 1, failure{1, 1000}, failure{10, 1000}, failure{100, 1000}, failure{100, 5000}) {
+		t.Run(fmt.Sprintf("%d of %d", f.lost, f.nodes), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := settled(t, 1000, 1)
+				b := settled(t, f.nodes, 1)
 				defer b.stop()
 				quiet := b.spent(func() { elapse(time.Hour) })
-				for n := range lost {
+				for n := range f.lost {
 					b.unready(fmt.Sprintf("node-%d", n))
 				}
 				for hour := range 2 {
