@@ -484,15 +484,15 @@ func (r *Reconciler) requests(s *scene, m *memory, plan routereflector.Plan, sub
 }
 
 // period is how often calico-node looks at the sessions of a node: from 2 s to 10 s, the longer the more there are to
-// list. A client of reflectors has few. For a request that only stands, while no reflector is lost, it is as long as
-// standingWrites demands.
+// list. A client of reflectors has few. For a request that only stands, while no witness has just lost a reflector, it is
+// as long as standingWrites demands.
 func (s *scene) period(node string, plan routereflector.Plan) time.Duration {
 	sessions := len(s.world.Nodes)
 	if is, _ := s.client(node); is && !s.world.Mesh.On {
 		sessions = len(s.world.Topology.Status.Reflectors)
 	}
 	quick := min(2*time.Second+time.Duration(sessions/500)*time.Second, 10*time.Second)
-	if slices.Contains(plan.Witnesses, node) || len(plan.Lost) > 0 {
+	if slices.Contains(plan.Witnesses, node) || len(plan.Lost) > 0 || s.world.Now.Sub(plan.Recheck) < calmAfter {
 		return quick
 	}
 	calm := time.Duration(len(plan.Standing)*len(s.world.Nodes)/standingWrites) * time.Second

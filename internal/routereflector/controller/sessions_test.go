@@ -344,6 +344,8 @@ func TestStandingRequestsOfALargeCluster(t *testing.T) {
 		"15,000 nodes":             {15000, routereflector.Plan{Standing: standing}, 30 * time.Second},
 		"5,000 nodes, a step":      {5000, routereflector.Plan{Standing: standing, Witnesses: []string{"a"}}, 2 * time.Second},
 		"5,000 nodes, one is lost": {5000, routereflector.Plan{Standing: standing, Lost: lost}, 2 * time.Second},
+		"5,000 nodes, by one":      {5000, routereflector.Plan{Standing: standing, Recheck: then().Add(-time.Second)}, 2 * time.Second},
+		"5,000 nodes, long ago":    {5000, routereflector.Plan{Standing: standing, Recheck: then().Add(-time.Hour)}, 15 * time.Second},
 	} {
 		s := sceneOf(standing...)
 		s.world.Nodes[0].IPv4 = netip.MustParseAddr("10.0.0.1")
