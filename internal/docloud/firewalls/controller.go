@@ -120,6 +120,7 @@ func New(o Options) *Controller {
 		LoopOptions: reconcile.LoopOptions{
 			Name: "firewall", Clock: o.Clock, Gate: o.Gate, // the upstream project's name, which is a label of metrics
 			Keys: func() []string { return []string{markResync} }, Resync: t.Resync, FirstRetry: t.FirstRetry, LastRetry: t.LastRetry,
+			RetryAs: markResync,
 		},
 		Log: c.log.WithValues("name", o.Config.Name), Failure: "The reconcile of the firewall failed, will try again", Time: t.Pass, Keyless: true, Mode: o.Mode,
 		Writes:  Writes(),

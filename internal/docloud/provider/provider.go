@@ -45,8 +45,13 @@ type Probe interface {
 	Account(ctx context.Context) (instance.Account, error)
 }
 
-// probeEvery is how often it is looked whether DigitalOcean serves again, while it does not.
-const probeEvery = 5 * time.Second
+const (
+	// probeEvery is how often it is looked whether DigitalOcean serves again, while it does not. After two minutes the
+	// time between two probes grows with the trouble, of which it is a probePart, up to longestProbe.
+	probeEvery   = 5 * time.Second
+	probePart    = 24
+	longestProbe = 20 * time.Second
+)
 
 // longestRest is how long after it served again it is left alone at most, if it does not serve again: where one kind of
 // call fails for ever, all others are served. After twice that time without trouble the next is taken as a new one.
@@ -64,7 +69,8 @@ func (p *Provider) Probing(probe Probe) *Provider {
 func (p *Provider) heal(ctx context.Context) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	var served time.Time // again, last
+	var served time.Time        // again, last
+	var began, probed time.Time // the trouble, and the last probe
 	for failed, rest := false, time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
@@ -76,7 +82,13 @@ func (p *Provider) heal(ctx context.Context) {
 			continue
 		}
 		if p.probe.Failing() {
-			failed = true
+			if !failed {
+				failed, began = true, now
+			}
+			if now.Sub(probed) < min(now.Sub(began)/probePart, longestProbe) {
+				continue
+			}
+			probed = now
 			if _, err := p.probe.Account(doapi.Once(doapi.Urgent(ctx, budget.Join))); err != nil {
 				continue
 			}

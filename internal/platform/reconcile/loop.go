@@ -41,6 +41,9 @@ type LoopOptions struct {
 	// what another process has written in between is a failure as well.
 	FirstRetry, LastRetry time.Duration
 	Patient               bool
+	// RetryAs is the key by which any failed pass is tried again, empty for its own: where keys are only reasons for one
+	// and the same round, all of them fail alike, and each would wait by itself.
+	RetryAs string
 	// LastWord says that the result of a pass replaces what those before it have asked for. Without it a pass that one of
 	// them asked for comes all the same: for rounds over one key that see different things.
 	LastWord bool
@@ -346,6 +349,10 @@ func (l *Loop) Requeue(ctx context.Context, key string, r Result) {
 	now := l.o.Clock.Now()
 	if r.Wrote {
 		l.wrote = now
+	}
+	if r.Failed && l.o.RetryAs != "" {
+		delete(l.waiting, key)
+		key = l.o.RetryAs
 	}
 	switch {
 	case r.Wrote, r.Failed: // what is due is under way
