@@ -221,7 +221,10 @@ func conditionsOf(root string, k kind) ([]condition, error) {
 		out = append(out, condition{name: t.value, meaning: t.doc})
 	}
 	if k.name != "Token" {
-		out = append(out, condition{name: "Ready", meaning: "The object is in its desired state."})
+		out = append(out, condition{name: "Ready", meaning: "The object is in its desired state."},
+			condition{name: "Reconciling", meaning: "Work is in progress, or waits for something that comes about without a person. It is absent otherwise; " +
+				"its reason is that of Ready if Ready is not True."},
+			condition{name: "Stalled", meaning: "The work cannot go on until a person does what the message says. It is absent otherwise; its reason is that of Ready."})
 	}
 	for _, g := range k.reasons {
 		all, err := reasonsOf(root, g)
@@ -250,7 +253,7 @@ func conditionsOf(root string, k kind) ([]condition, error) {
 		slices.SortFunc(c.reasons, func(a, b conditionReason) int {
 			return cmp.Or(strings.Compare(a.status, b.status), strings.Compare(a.reason, b.reason))
 		})
-		if c.meaning == "" || len(c.reasons) == 0 {
+		if c.meaning == "" || len(c.reasons) == 0 && c.name != "Reconciling" {
 			return nil, fmt.Errorf("condition %s of %s has no meaning or no reason", c.name, k.name)
 		}
 	}
@@ -277,7 +280,10 @@ func conditionsPage(root string) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", k.name, wrap(k.about, ""))
 		for _, c := range all {
-			fmt.Fprintf(&b, "\n### %s of %s\n\n%s\n\n| status | reason | meaning |\n|---|---|---|\n", c.name, k.name, prose(c.meaning))
+			fmt.Fprintf(&b, "\n### %s of %s\n\n%s\n", c.name, k.name, prose(c.meaning))
+			if len(c.reasons) > 0 {
+				b.WriteString("\n| status | reason | meaning |\n|---|---|---|\n")
+			}
 			for _, r := range c.reasons {
 				fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.status, r.reason, cell(escape(r.meaning)))
 			}

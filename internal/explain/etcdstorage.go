@@ -109,10 +109,11 @@ func meanings() []meaning {
 	}
 }
 
-// conditions are the conditions as sentences.
+// conditions are the conditions as sentences. Reconciling and Stalled are left out: they repeat Ready or ProxyReady.
 func (e EtcdStorageEvidence) conditions() Section {
 	s := Section{Title: "Conditions"}
 	list, known := slices.Clone(e.Storage.Status.Conditions), meanings()
+	list = slices.DeleteFunc(list, func(c metav1.Condition) bool { return c.Type == "Reconciling" || c.Type == "Stalled" })
 	rank := func(c metav1.Condition) int {
 		at := slices.IndexFunc(known, func(m meaning) bool { return m.kind == c.Type })
 		if at < 0 {

@@ -28,8 +28,14 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // golden compares an explanation at 80 and at 200 columns with its files; no line is wider than that, but for a word that is.
 func golden(t *testing.T, name string, e explain.Explanation) {
 	t.Helper()
-	for _, width := range []int{80, 200} {
-		got := explain.Text(e, width, finding.Plain)
+	goldenText(t, name, []int{80, 200}, func(width int) string { return explain.Text(e, width, finding.Plain) })
+}
+
+// goldenText compares a text at widths with its files.
+func goldenText(t *testing.T, name string, widths []int, text func(width int) string) {
+	t.Helper()
+	for _, width := range widths {
+		got := text(width)
 		for line := range strings.Lines(got) {
 			if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > width || strings.TrimRight(line, " ") != line {
 				t.Errorf("%s at %d columns: a line is too wide or ends in blanks: %q", name, width, line)

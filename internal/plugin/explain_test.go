@@ -119,6 +119,8 @@ func explainNothing(t *testing.T, cluster *controlplane.Cluster) {
 		{ask("node/x/y"), `error: "x/y" is not a name: ` + form},
 		{ask("node", "x", "--defaults=f"), "error: --defaults is about load balancers: use it with a service only"},
 		{ask("ets", "x", "--default-type=REGIONAL"), "error: --default-type is about load balancers: use it with a service only"},
+		{ask("svc", "x", "--timeline"), "error: --timeline is about machines: use it with a node only"},
+		{ask("node", "x", "--timeline"), `error: there is no Node "x", and nothing shows any more that there was one`},
 		{ask("svc", "x", "--default-type=GLOBAL"), `error: --default-type is "GLOBAL", it must be REGIONAL or REGIONAL_NETWORK`},
 		{ask("svc", "x", "--defaults=/no/such/file"), "error: reading defaults for annotations: open /no/such/file: no such file or directory"},
 		{ask("node", "x", "-o", "table"), "use one of text, json, yaml"},
@@ -149,6 +151,7 @@ func testExplain(t *testing.T, cluster *controlplane.Cluster) {
 	clearEnvironment(t)
 	kubeconfig := readOnly(t, cluster)
 	explainNodes(t, cluster, kubeconfig)
+	explainTimeline(t, cluster, kubeconfig)
 	explainInEtcd(t, kubeconfig)
 	service(t, cluster, kubeconfig)
 	explainTenant(t, cluster, kubeconfig)
@@ -228,6 +231,56 @@ func explainNodes(t *testing.T, cluster *controlplane.Cluster, kubeconfig string
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default","namespace":"default"}}`, "apply", "-f", "-")
 	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"default"},"spec":{"nodeName":"c1","containers":[{"name":"c","image":"i"}]}}`, "create", "-f", "-")
 	has(t, explains(t, kubeconfig, 2, "node", "c1"), "workloads: pods on it that no DaemonSet made: 1")
+}
+
+// The timeline of a machine that failed has what its Node, its Lease and the components' Events show, and not what others
+// have written under the components' names; without the Node it says what is not known any more.
+func explainTimeline(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
+	t.Helper()
+	failed := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Second)
+	at := func(seconds int) string { return failed.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339) }
+	record := func(namespace, name, source, regarding, reason, text string, seconds int) {
+		mustKubectl(t, cluster, fmt.Sprintf(`{"apiVersion":"v1","kind":"Event","metadata":{"name":"%s","namespace":"%s"},"involvedObject":%s,
+			"reportingComponent":"%s","source":{"component":"%s"},"type":"Normal","reason":"%s","message":"%s","firstTimestamp":"%s","lastTimestamp":"%s","count":1}`,
+			name, namespace, regarding, source, source, reason, text, at(seconds), at(seconds+1)), "create", "-f", "-")
+	}
+	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"dead"}}`, "create", "-f", "-")
+	mustKubectl(t, cluster, "", "patch", "node", "dead", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[
+		{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":"`+at(40)+`","lastHeartbeatTime":"`+at(0)+`"}]}}`)
+	mustKubectl(t, cluster, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-node-lease"}}`, "apply", "-f", "-")
+	mustKubectl(t, cluster, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"dead","namespace":"kube-node-lease"},
+		"spec":{"holderIdentity":"dead","renewTime":"`+failed.Format("2006-01-02T15:04:05.000000Z07:00")+`"}}`, "create", "-f", "-")
+	const balancer = "gets no traffic from the load balancer: node dead is not ready"
+	record("default", "dead-deleting", "cloud-node-lifecycle-controller", `{"kind":"Node","name":"dead"}`, "DeletingNode", "Deleting node dead", 60)
+	record("kube-system", "dead-cleaned", "calico-node-sync", `{"kind":"Namespace","name":"kube-system","namespace":"kube-system"}`, "MachineCleaned", "Cleaned up node dead", 100)
+	record("kube-public", "dead-forged", "digitalocean-cloud-controller-manager", `{"kind":"Service","name":"web","namespace":"kube-public"}`, "LoadBalancerNodesLeftOut", balancer, 50)
+
+	var is explain.Timeline
+	show := func() (sides []string) {
+		is = explain.Timeline{}
+		code, out, errs := run(t, []string{"explain", "node", "dead", "--timeline", "-o", "json", "--kubeconfig", kubeconfig})
+		if err := json.Unmarshal([]byte(out), &is); err != nil || code != 0 || errs != "" {
+			t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
+		}
+		for _, m := range is.Moments {
+			sides = append(sides, fmt.Sprintf("%s +%.0f", m.Side, m.Seconds))
+		}
+		return sides
+	}
+	if got, want := show(), []string{"Node +0", "Node +40", "Node +60", "Calico +100"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v: %+v", got, want, is)
+	}
+	if !slices.ContainsFunc(is.Unknown, func(g explain.Gap) bool { return g.Side == "load balancer" }) {
+		t.Errorf("a forged Event counts: %+v", is)
+	}
+	mustKubectl(t, cluster, "", "delete", "node", "dead")
+	mustKubectl(t, cluster, "", "delete", "-n", "kube-node-lease", "lease", "dead")
+	if got, want := show(), []string{"Node +0", "Calico +40"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v: %+v", got, want, is)
+	}
+	if _, out, _ := run(t, []string{"explain", "no/dead", "--timeline", "--kubeconfig", kubeconfig}); !strings.Contains(out, "when it became NotReady: only a Node shows that, and there is none") {
+		t.Errorf("it prints\n%s", out)
+	}
 }
 
 // In Calico's etcdv3 datastore a machine may have another name; nothing is written there either.

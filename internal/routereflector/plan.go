@@ -100,62 +100,63 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is planned.
 const (
-	// ReasonPaused of Frozen=True: spec.paused is true.
+	// ReasonPaused of Frozen=True, Stalled=True: spec.paused is true.
 	ReasonPaused Reason = "Paused"
 	// ReasonDatastoreNotReady of Frozen=True: Calico's datastore is being migrated or upgraded and must not be written
 	// to.
 	ReasonDatastoreNotReady Reason = "DatastoreNotReady"
-	// ReasonForeignDatastore of Frozen=True: Calico's etcd is another cluster's, or does not look like this one's.
+	// ReasonForeignDatastore of Frozen=True, Stalled=True: Calico's etcd is another cluster's, or does not look like
+	// this one's.
 	ReasonForeignDatastore Reason = "ForeignDatastore"
-	// ReasonHierarchy of Accepted=False: spec.mode Hierarchical is not possible with these nodes, or not together with
-	// spec.sizing.perZone.
+	// ReasonHierarchy of Accepted=False, Stalled=True: spec.mode Hierarchical is not possible with these nodes, or not
+	// together with spec.sizing.perZone.
 	ReasonHierarchy Reason = "HierarchyNotPossible"
-	// ReasonSizing of Accepted=False: spec.sizing.perZone needs spec.topologyKeys.
+	// ReasonSizing of Accepted=False, Stalled=True: spec.sizing.perZone needs spec.topologyKeys.
 	ReasonSizing Reason = "InvalidSizing"
-	// ReasonClusterID of Accepted=False: spec.clusterID is not a usable address, or spec.clusterIDRange has no free
-	// address.
+	// ReasonClusterID of Accepted=False, Stalled=True: spec.clusterID is not a usable address, or spec.clusterIDRange
+	// has no free address.
 	ReasonClusterID Reason = "InvalidClusterID"
-	// ReasonSelector of Accepted=False: a selector of the spec is not a valid label selector.
+	// ReasonSelector of Accepted=False, Stalled=True: a selector of the spec is not a valid label selector.
 	ReasonSelector Reason = "InvalidSelector"
-	// ReasonClusterIDTaken of Accepted=False: a node or an older topology has the cluster ID already.
+	// ReasonClusterIDTaken of Accepted=False, Stalled=True: a node or an older topology has the cluster ID already.
 	ReasonClusterIDTaken Reason = "ClusterIDTaken"
-	// ReasonOverlap of Accepted=False: an older topology has clients of this one.
+	// ReasonOverlap of Accepted=False, Stalled=True: an older topology has clients of this one.
 	ReasonOverlap Reason = "OverlappingTopology"
-	// ReasonConflict of Accepted=False: a BGPPeer with the required name belongs to another owner.
+	// ReasonConflict of Accepted=False, Stalled=True: a BGPPeer with the required name belongs to another owner.
 	ReasonConflict Reason = "ForeignObject"
 	// ReasonNoClients of Accepted=False: spec.clientSelector matches no node that runs Calico's BGP.
 	ReasonNoClients Reason = "NoClients"
-	// ReasonNotNeeded of Accepted=False: BGP carries no routes between nodes, so that reflectors are of no use; nothing is
-	// enabled until a person confirms it.
+	// ReasonNotNeeded of Accepted=False, Stalled=True: BGP carries no routes between nodes, so that reflectors are of
+	// no use; nothing is enabled until a person confirms it.
 	ReasonNotNeeded Reason = "NotNeeded"
 	// ReasonNoReflectors of Degraded=True: no node may be a reflector; the message counts the reasons.
 	ReasonNoReflectors Reason = "NoEligibleReflectors"
-	// ReasonUnsafe of Degraded=True: by the reachability model the next step would disconnect nodes, or remove too many
-	// sessions of clients.
+	// ReasonUnsafe of Degraded=True, Stalled=True: by the reachability model the next step would disconnect nodes, or
+	// remove too many sessions of clients.
 	ReasonUnsafe Reason = "UnsafeStep"
-	// ReasonSessionOptions of Accepted=False: spec.session has changed, which would reset every session at once, and
-	// the mesh cannot carry the clients meanwhile.
+	// ReasonSessionOptions of Accepted=False, Stalled=True: spec.session has changed, which would reset every session
+	// at once, and the mesh cannot carry the clients meanwhile.
 	ReasonSessionOptions Reason = "SessionOptionsChange"
-	// ReasonFilterMissing of Accepted=False: a BGPFilter of spec.session.filters does not exist; nothing is written
-	// until it exists or is removed from the list.
+	// ReasonFilterMissing of Accepted=False, Stalled=True: a BGPFilter of spec.session.filters does not exist; nothing
+	// is written until it exists or is removed from the list.
 	ReasonFilterMissing Reason = "BGPFilterNotFound"
-	// ReasonMatchesNothing of Frozen=True: a selector of the spec no longer selects any node, although the nodes that
-	// it selected still exist.
+	// ReasonMatchesNothing of Frozen=True, Stalled=True: a selector of the spec no longer selects any node, although
+	// the nodes that it selected still exist.
 	ReasonMatchesNothing Reason = "SelectorMatchesNothing"
-	// ReasonMatchesTooFew of Frozen=True: a selector of the spec no longer selects most of its nodes, although they
-	// still exist.
+	// ReasonMatchesTooFew of Frozen=True, Stalled=True: a selector of the spec no longer selects most of its nodes,
+	// although they still exist.
 	ReasonMatchesTooFew Reason = "SelectorMatchesTooFew"
 	// ReasonNodesVanished of Frozen=True: half of the Nodes are gone; nothing is written until this has lasted for five
 	// minutes, or a person confirms it.
 	ReasonNodesVanished Reason = "NodesVanished"
-	// ReasonMeshTooLarge of Accepted=False: the topology is being deleted, and the mesh would have more nodes than
-	// spec.sizing.maxMeshNodes.
+	// ReasonMeshTooLarge of Accepted=False, Stalled=True: the topology is being deleted, and the mesh would have more
+	// nodes than spec.sizing.maxMeshNodes.
 	ReasonMeshTooLarge Reason = "MeshTooLarge"
-	// ReasonMeshNotManaged of Accepted=False: the topology is being deleted while the mesh is off, and spec.mesh does
-	// not let the program turn it on.
+	// ReasonMeshNotManaged of Accepted=False, Stalled=True: the topology is being deleted while the mesh is off, and
+	// spec.mesh does not let the program turn it on.
 	ReasonMeshNotManaged Reason = "MeshNotManaged"
-	// ReasonCannotAdopt of Accepted=False: the objects in spec.adopt cannot be adopted without unnecessary session
-	// resets; the message says what to do.
+	// ReasonCannotAdopt of Accepted=False, Stalled=True: the objects in spec.adopt cannot be adopted without
+	// unnecessary session resets; the message says what to do.
 	ReasonCannotAdopt Reason = "CannotAdopt"
 )
 

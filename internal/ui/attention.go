@@ -23,7 +23,7 @@ func waitsOf(w World, m matcher) List {
 	list := slices.Clone(w.Waits)
 	slices.SortFunc(list, func(a, b finding.Verdict) int {
 		return cmp.Or(
-			cmp.Compare(a.What, b.What), cmp.Compare(a.On, b.On), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Next, b.Next),
+			natural(a.What, b.What), natural(a.On, b.On), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Next, b.Next),
 			a.ObservedAt.Compare(b.ObservedAt),
 		)
 	})

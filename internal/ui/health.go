@@ -206,7 +206,7 @@ func (r Row) trouble(key string, now time.Time) trouble {
 	switch key {
 	case "waits":
 		t := trouble{head: c[0].Text + ": " + c[1].Text}
-		if r.Old {
+		if r.Old && c[2].At != nil {
 			t.lines = append(t.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(now.Sub(*c[2].At)), c[2].Text))
 		}
 		if c[3].Text != "" {

@@ -220,7 +220,7 @@ func reflectorsOf(w World, m matcher) List {
 
 func sortedMaps(maps []topology.Map) []topology.Map {
 	out := slices.Clone(maps)
-	slices.SortFunc(out, func(a, b topology.Map) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b topology.Map) int { return natural(a.Name, b.Name) })
 	return out
 }
 
@@ -231,7 +231,7 @@ func balancersOf(w World, m matcher) List {
 	}
 	list := slices.Clone(w.Balancers)
 	slices.SortFunc(list, func(a, b Balancer) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(natural(a.Namespace, b.Namespace), natural(a.Name, b.Name))
 	})
 	targets := targetsOf(w)
 	lines := make([]line, len(list))
@@ -322,7 +322,7 @@ func targetsOf(w World) string {
 	}
 	const named = 3
 	list := slices.Clone(w.Excluded)
-	slices.SortFunc(list, func(a, b Excluded) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(list, func(a, b Excluded) int { return natural(a.Node, b.Node) })
 	var parts []string
 	for i, e := range list {
 		if i == named {
@@ -340,7 +340,7 @@ func tenantsOf(w World, m matcher) List {
 		l.Summary = "the cluster has no kind EtcdStorage"
 	}
 	list := slices.Clone(w.Tenants)
-	slices.SortFunc(list, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b Tenant) int { return natural(a.Name, b.Name) })
 	lines := make([]line, len(list))
 	for i, t := range list {
 		state, ill := t.state()

@@ -81,7 +81,7 @@ func machinesOf(w World, m matcher) Machines {
 	matched := map[string][]agreement.Row{}
 	for _, r := range w.Machines {
 		zone := zoneOf(w, r)
-		if m.matches(facts{string(r.Verdict), zone, !r.Verdict.NeedsAttention(), machineTexts(r, zone)}) {
+		if m.lets(r, zone) {
 			out.add(r.Verdict)
 			matched[zone] = append(matched[zone], r)
 		}
@@ -109,6 +109,11 @@ func machinesOf(w World, m matcher) Machines {
 	}
 	out.place(zones)
 	return out
+}
+
+// lets reports whether a machine is to be shown.
+func (m matcher) lets(r agreement.Row, zone string) bool {
+	return m.matches(facts{string(r.Verdict), zone, !r.Verdict.NeedsAttention(), machineTexts(r, zone)})
 }
 
 // heat is a digit for each machine, in the order of names.
@@ -173,7 +178,7 @@ func (o *Machines) place(zones []placed) {
 // byZone is the order of names, with those last that are none.
 func byZone(a, b placed) int {
 	last := func(z placed) int { return slices.Index([]string{noZone, noNode}, z.raw) }
-	return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(a.raw, b.raw))
+	return cmp.Or(cmp.Compare(last(a), last(b)), natural(a.raw, b.raw))
 }
 
 func (o *Machines) sentence(all int, m matcher) string {

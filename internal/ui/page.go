@@ -45,6 +45,8 @@ type Page struct {
 	// Stale says why what is shown is no longer read, "" while it is.
 	Stale string   `json:"stale,omitempty"`
 	Notes []string `json:"notes,omitempty"`
+	// Wrong is what is wrong now, whatever the filter.
+	Wrong Wrong `json:"wrong"`
 	// Health is a tile for each part, worst first, whatever the filter.
 	Health   []Tile   `json:"health"`
 	Machines Machines `json:"machines"`
@@ -58,9 +60,14 @@ func View(w World, filter Filter, stale string) Page {
 	p := Page{Cluster: tidy(w.Cluster), ReadAt: w.ReadAt.UTC(), Stale: tidy(stale), Notes: some(slices.Concat(w.Notes, notLookedAt(w.Findings)))}
 	p.Machines = machinesOf(w, m)
 	p.Drawing = drawingOf(w)
-	p.Lists = []List{waitsOf(w, m), doctorOf(w, m), componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), volumesOf(w, m), tenantsOf(w, m), journalOf(w, m)}
+	p.Lists = listsOf(w, m)
 	p.Health = healthOf(w, p.Lists)
+	p.Wrong = wrongOf(w, p.Health, listsOf(w, matcher{attention: true}))
 	return p
+}
+
+func listsOf(w World, m matcher) []List {
+	return []List{waitsOf(w, m), doctorOf(w, m), componentsOf(w, m), reflectorsOf(w, m), balancersOf(w, m), volumesOf(w, m), tenantsOf(w, m), journalOf(w, m)}
 }
 
 // matcher decides what a filter lets through.

@@ -418,6 +418,10 @@ func TestAnyPage(t *testing.T) {
 		body := must.Get(json.Marshal(page)).Or(t)
 		bounded(t, page, body)
 		counted(t, w, f, page.Machines)
+		bad := slices.ContainsFunc(page.Health, func(t ui.Tile) bool { return t.State == ui.Bad })
+		if n := len(page.Wrong.First); n > 3 || bad && n == 0 || n == 0 && page.Wrong.More != "" {
+			t.Errorf("something is bad: %v, and what is wrong is %+v", bad, page.Wrong)
+		}
 		again := w
 		again.Machines, again.Balancers = reversed(w.Machines), reversed(w.Balancers)
 		again.Waits, again.Volumes.Volumes, again.Volumes.Snapshots = reversed(w.Waits), reversed(w.Volumes.Volumes), reversed(w.Volumes.Snapshots)

@@ -31,6 +31,7 @@ type RouteReflectorTopology struct {
 	// +kubebuilder:default={}
 	// +optional
 	Spec RouteReflectorTopologySpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status RouteReflectorTopologyStatus `json:"status,omitempty"`
 }
@@ -402,7 +403,7 @@ const (
 
 // RouteReflectorTopologyStatus is the observed state.
 type RouteReflectorTopologyStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about, -1 while the operator has reported nothing.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// phase is the state in a word.
@@ -469,7 +470,7 @@ type RouteReflectorTopologyStatus struct {
 	// spec.mesh lets it.
 	// +optional
 	Emergency *Emergency `json:"emergency,omitempty"`
-	// conditions are Ready, Accepted, Progressing, Degraded, MeshDisabled, Frozen and ForeignMarks.
+	// conditions are Ready, Reconciling or Stalled, Accepted, Progressing, Degraded, MeshDisabled, Frozen and ForeignMarks.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

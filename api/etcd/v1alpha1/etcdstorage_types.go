@@ -37,6 +37,7 @@ type EtcdStorage struct {
 	// +kubebuilder:default={}
 	// +optional
 	Spec EtcdStorageSpec `json:"spec,omitempty"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status EtcdStorageStatus `json:"status,omitempty"`
 }
@@ -336,7 +337,7 @@ type NetworkPolicy struct {
 
 // EtcdStorageStatus is the observed state.
 type EtcdStorageStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status is about, -1 while the operator has reported nothing.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// endpoint is the URL that clients use.
@@ -361,7 +362,7 @@ type EtcdStorageStatus struct {
 	// certificates says when they end.
 	// +optional
 	Certificates *CertificateTimes `json:"certificates,omitempty"`
-	// conditions are Ready, CertificatesReady, ProxyReady, CoreReachable, CoreHealthy, CoreWentBack, CoreOvercommitted, QuotaExceeded, RotationInProgress, Conflict and Deployed.
+	// conditions are Ready, Reconciling or Stalled, CertificatesReady, ProxyReady, CoreReachable, CoreHealthy, CoreWentBack, CoreOvercommitted, QuotaExceeded, RotationInProgress, Conflict and Deployed.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -32,7 +32,7 @@ const (
 	reasonDeleting = "Deleting"
 	// reasonAvailable of ProxyReady=True: proxies of the newest template are ready.
 	reasonAvailable = "Available"
-	// reasonRolling of ProxyReady=True: proxies are ready, and not all are of the newest template.
+	// reasonRolling of ProxyReady=True, Reconciling=True: proxies are ready, and not all are of the newest template.
 	reasonRolling = "RollingOut"
 	// reasonUnavailable of ProxyReady=False: no proxy is ready; the message has the command that shows why.
 	reasonUnavailable = "NoProxyReady"
@@ -149,7 +149,29 @@ func setConditions(is *v1alpha1.EtcdStorageStatus, s *scene, plan operator.Plan,
 			Type: c.kind, Status: c.v.status, Reason: c.v.reason, Message: c.v.message, ObservedGeneration: s.object.GetGeneration(),
 		}, s.world.Now)
 	}
-	conditions.Set(&is.Conditions, summary(is.Conditions, s, plan, failed.message), s.world.Now)
+	setReady(&is.Conditions, summary(is.Conditions, s, plan, failed.message), s.world.Now)
+}
+
+// stalls are the reasons of Ready=False that only a person can bring to an end.
+func stalls() []string {
+	var out []string
+	for _, r := range []operator.Reason{
+		operator.ReasonInvalidSpec, operator.ReasonPrefixTaken, operator.ReasonExistingData, operator.ReasonCoreOvercommitted, operator.ReasonForeignObject,
+		operator.ReasonForeignCore, operator.ReasonCoreCredentials, operator.ReasonSharedUser, operator.ReasonMissingPermission, operator.ReasonMissingObject,
+		operator.ReasonDestination, operator.ReasonDestinationTaken, operator.ReasonNoCertManager, operator.ReasonUnusableCA,
+	} {
+		out = append(out, string(r))
+	}
+	return out
+}
+
+// setReady sets Ready and what follows from it. Proxies that are replaced are work in progress even while others serve.
+func setReady(list *[]metav1.Condition, ready metav1.Condition, now time.Time) (changed bool) {
+	rolling := meta.FindStatusCondition(*list, v1alpha1.ConditionProxyReady)
+	if rolling != nil && rolling.Reason != reasonRolling {
+		rolling = nil
+	}
+	return conditions.SetReady(list, ready, rolling, stalls(), now)
 }
 
 // summary is Ready. A conflict stands in its way; a quota that is exceeded does not, since the operator has nothing to do about it.

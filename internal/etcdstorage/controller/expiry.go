@@ -52,7 +52,7 @@ func (r *Reconciler) reportExpired(ctx context.Context) {
 		conditions.Set(&is.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionCertificatesReady, Status: metav1.ConditionFalse, Reason: reasonExpired, Message: message, ObservedGeneration: storage.Generation,
 		}, now)
-		conditions.Set(&is.Conditions, summarize(is.Conditions, storage.Generation), now)
+		setReady(&is.Conditions, summarize(is.Conditions, storage.Generation), now)
 		if err := r.writeStatus(ctx, &item, is); err != nil {
 			r.Log.V(1).Info("An expired certificate was not reported, will try again", "etcdStorage", item.GetName(), "reason", err.Error())
 			continue

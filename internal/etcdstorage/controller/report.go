@@ -115,15 +115,13 @@ func (r *Reconciler) reportMalformed(ctx context.Context, s *scene) error {
 		}
 	}
 	changed := false
-	set := func(kind string, status metav1.ConditionStatus, message string) {
-		changed = conditions.Set(&list, metav1.Condition{
-			Type: kind, Status: status, Reason: string(operator.ReasonInvalidSpec), ObservedGeneration: s.object.GetGeneration(), Message: message,
-		}, r.Clock.Now()) || changed
+	c := metav1.Condition{Reason: string(operator.ReasonInvalidSpec), ObservedGeneration: s.object.GetGeneration()}
+	c.Status, c.Message = metav1.ConditionUnknown, "the EtcdStorage cannot be read, see Ready"
+	for _, c.Type = range conditionKinds() {
+		changed = conditions.Set(&list, c, r.Clock.Now()) || changed
 	}
-	for _, kind := range conditionKinds() {
-		set(kind, metav1.ConditionUnknown, "the EtcdStorage cannot be read, see Ready")
-	}
-	set(conditions.Ready, metav1.ConditionFalse, s.malformed+"; correct it, nothing is done for it meanwhile")
+	c.Status, c.Message = metav1.ConditionFalse, s.malformed+"; correct it, nothing is done for it meanwhile"
+	changed = setReady(&list, c, r.Clock.Now()) || changed
 	r.Metrics.observe(s, v1alpha1.EtcdStorageStatus{Conditions: list})
 	if r.Mode == outputs.Report || !changed {
 		return nil

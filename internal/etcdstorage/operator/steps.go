@@ -115,45 +115,51 @@ type Reason string
 
 // The reasons for which nothing, or not everything, is done.
 const (
-	// ReasonInvalidSpec of CertificatesReady=False, Ready=False: the spec is invalid. If the object cannot be decoded, all other conditions are
-	// Unknown.
+	// ReasonInvalidSpec of CertificatesReady=False, Ready=False, Stalled=True: the spec is invalid. If the object
+	// cannot be decoded, all other conditions are Unknown.
 	ReasonInvalidSpec Reason = "InvalidSpec"
-	// ReasonPrefixTaken of Conflict=True, CertificatesReady=False, Ready=False: the prefix in the core is another tenant's, or overlaps one.
+	// ReasonPrefixTaken of Conflict=True, CertificatesReady=False, Ready=False, Stalled=True: the prefix in the core is
+	// another tenant's, or overlaps one.
 	ReasonPrefixTaken Reason = "PrefixTaken"
-	// ReasonExistingData of Conflict=True, CertificatesReady=False, Ready=False: the core has keys under the prefix already, and spec.adoptExistingData
-	// is not true.
+	// ReasonExistingData of Conflict=True, CertificatesReady=False, Ready=False, Stalled=True: the core has keys under
+	// the prefix already, and spec.adoptExistingData is not true.
 	ReasonExistingData Reason = "ExistingData"
-	// ReasonCoreOvercommitted of CoreOvercommitted=True, CertificatesReady=False, Ready=False: the tenants of the core may store and write more than the quota of
-	// its smallest member. On the last two, a new EtcdStorage is refused for it.
+	// ReasonCoreOvercommitted of CoreOvercommitted=True, CertificatesReady=False, Ready=False, Stalled=True: the
+	// tenants of the core may store and write more than the quota of its smallest member. On the last two, a new
+	// EtcdStorage is refused for it.
 	ReasonCoreOvercommitted Reason = "CoreOvercommitted"
-	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False: an object with a required name was not created by the operator, or a
-	// destination has keys of another owner.
+	// ReasonForeignObject of Conflict=True, CertificatesReady=False, Ready=False, Stalled=True: an object with a
+	// required name was not created by the operator, or a destination has keys of another owner.
 	ReasonForeignObject Reason = "ForeignObject"
-	// ReasonForeignCore of Conflict=True, CertificatesReady=False, Ready=False: the core etcd that responds is not the one that the EtcdStorage
-	// is bound to; the message has the command that accepts it.
+	// ReasonForeignCore of Conflict=True, CertificatesReady=False, Ready=False, Stalled=True: the core etcd that
+	// responds is not the one that the EtcdStorage is bound to; the message has the command that accepts it.
 	ReasonForeignCore Reason = "ForeignCore"
 	// ReasonCoreUnreachable of CoreReachable=False, Conflict=Unknown, Ready=False: the core etcd does not respond.
 	ReasonCoreUnreachable Reason = "CoreUnreachable"
-	// ReasonCoreCredentials of CoreReachable=False, Ready=False: the operator's credentials for the core are missing or unusable.
+	// ReasonCoreCredentials of CoreReachable=False, Ready=False, Stalled=True: the operator's credentials for the core
+	// are missing or unusable.
 	ReasonCoreCredentials Reason = "CoreCredentials"
-	// ReasonSharedUser of CoreReachable=False, Ready=False: the certificate that all proxies share is that of an etcd user, so that each would have its
-	// rights.
+	// ReasonSharedUser of CoreReachable=False, Ready=False, Stalled=True: the certificate that all proxies share is
+	// that of an etcd user, so that each would have its rights.
 	ReasonSharedUser Reason = "SharedCoreUser"
-	// ReasonMissingPermission of CertificatesReady=False, Ready=False: the operator may not write to a destination; the message has the command that
-	// grants it.
+	// ReasonMissingPermission of CertificatesReady=False, Ready=False, Stalled=True: the operator may not write to a
+	// destination; the message has the command that grants it.
 	ReasonMissingPermission Reason = "MissingPermission"
-	// ReasonMissingObject of CertificatesReady=False, Ready=False: a destination does not exist, and the operator may not create it; the message has the
-	// command.
+	// ReasonMissingObject of CertificatesReady=False, Ready=False, Stalled=True: a destination does not exist, and the
+	// operator may not create it; the message has the command.
 	ReasonMissingObject Reason = "MissingObject"
-	// ReasonDestination of CertificatesReady=False, Ready=False: a destination is in the operator's own namespace.
+	// ReasonDestination of CertificatesReady=False, Ready=False, Stalled=True: a destination is in the operator's own
+	// namespace.
 	ReasonDestination Reason = "InvalidDestination"
-	// ReasonDestinationTaken of Conflict=True, CertificatesReady=False, Ready=False: a destination belongs to another EtcdStorage.
+	// ReasonDestinationTaken of Conflict=True, CertificatesReady=False, Ready=False, Stalled=True: a destination
+	// belongs to another EtcdStorage.
 	ReasonDestinationTaken Reason = "DestinationTaken"
-	// ReasonNoCertManager of CertificatesReady=False, Ready=False: spec.issuerRef is set, and there is no cert-manager.
+	// ReasonNoCertManager of CertificatesReady=False, Ready=False, Stalled=True: spec.issuerRef is set, and there is no
+	// cert-manager.
 	ReasonNoCertManager Reason = "CertManagerMissing"
 	// ReasonIssuerNotReady of CertificatesReady=False, Ready=False: the issuer has not issued or renewed a CA, or cert-manager does not respond.
 	ReasonIssuerNotReady Reason = "IssuerNotReady"
-	// ReasonUnusableCA of CertificatesReady=False, Ready=False: the issuer has not issued a usable CA.
+	// ReasonUnusableCA of CertificatesReady=False, Ready=False, Stalled=True: the issuer has not issued a usable CA.
 	ReasonUnusableCA Reason = "UnusableCA"
 )
 

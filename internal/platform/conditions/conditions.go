@@ -17,6 +17,15 @@ import (
 // GitOps tools look for it.
 const Ready = "Ready"
 
+// What kstatus, and with it Flux and kpt, asks of a kind besides Ready. They MUST not be changed. Neither is there while nothing
+// is to be done; both have the reason and the message of Ready, and never exist together.
+const (
+	// Reconciling: work is in progress, or waits for something that comes about without a person.
+	Reconciling = "Reconciling"
+	// Stalled: the work cannot go on until a person does what the message says.
+	Stalled = "Stalled"
+)
+
 // Reasons that Summarize gives by itself.
 const (
 	// ReasonReady of Ready=True: the desired state is reached, for the current generation.
@@ -38,10 +47,31 @@ func Set(list *[]metav1.Condition, c metav1.Condition, now time.Time) (changed b
 	return meta.SetStatusCondition(list, c)
 }
 
-// Remove takes the condition out of list, for types that exist only while they are true (Reconciling,
-// Stalled), and reports whether it was there.
-func Remove(list *[]metav1.Condition, conditionType string) (changed bool) {
-	return meta.RemoveStatusCondition(list, conditionType)
+// SetReady puts Ready into list, and next to it what the summary amounts to for kstatus: [Stalled] if Ready is not True for
+// one of the reasons in stalls, [Reconciling] if it is not True for another one, and neither if it is True. busy, unless
+// nil, is a condition by which work is in progress although Ready is True. It reports whether list is different now.
+func SetReady(list *[]metav1.Condition, ready metav1.Condition, busy *metav1.Condition, stalls []string, now time.Time) (changed bool) {
+	ready.Type = Ready
+	changed = Set(list, ready, now)
+	is := map[string]*metav1.Condition{Reconciling: busy}
+	if ready.Status != metav1.ConditionTrue {
+		is = map[string]*metav1.Condition{Reconciling: &ready}
+		if slices.Contains(stalls, ready.Reason) {
+			is = map[string]*metav1.Condition{Stalled: &ready}
+		}
+	}
+	for _, kind := range []string{Reconciling, Stalled} {
+		c := is[kind]
+		if c == nil {
+			changed = meta.RemoveStatusCondition(list, kind) || changed
+			continue
+		}
+		changed = Set(list, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: c.Reason, Message: c.Message,
+			ObservedGeneration: ready.ObservedGeneration,
+		}, now) || changed
+	}
+	return changed
 }
 
 // IsTrue reports whether list says that the condition is True, and says so of this generation of the

@@ -54,8 +54,48 @@ func TestSetMovesTheTimeWithTheStatusOnly(t *testing.T) {
 	if len(list) != 1 {
 		t.Errorf("list has %d entries, want 1", len(list))
 	}
-	if !conditions.Remove(&list, "A") || conditions.Remove(&list, "A") || len(list) != 0 {
-		t.Errorf("Remove must report the first removal only and leave nothing: %v", list)
+}
+
+// Next to Ready is Stalled, Reconciling or neither, with the reason and the message of what it follows from; what held
+// before goes.
+func TestSetReady(t *testing.T) {
+	t.Parallel()
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	ready := func(status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Status: status, Reason: reason, Message: "of " + reason, ObservedGeneration: 4}
+	}
+	rolling := metav1.Condition{Type: "ProxyReady", Status: yes, Reason: "RollingOut", Message: "of RollingOut", ObservedGeneration: 3}
+	var list []metav1.Condition
+	for _, s := range []struct {
+		name  string
+		ready metav1.Condition
+		busy  *metav1.Condition
+		want  []string
+	}{
+		{"before it is known", ready(unknown, "Pending"), nil, []string{"Ready=Unknown Pending", "Reconciling=True Pending"}},
+		{"a person has to act", ready(no, "Paused"), nil, []string{"Ready=False Paused", "Stalled=True Paused"}},
+		{"a person has to act, and something goes on", ready(no, "Paused"), &rolling, []string{"Ready=False Paused", "Stalled=True Paused"}},
+		{"waits", ready(no, "Waits"), nil, []string{"Ready=False Waits", "Reconciling=True Waits"}},
+		{"ready and busy", ready(yes, "Ready"), &rolling, []string{"Ready=True Ready", "Reconciling=True RollingOut"}},
+		{"ready", ready(yes, "Ready"), nil, []string{"Ready=True Ready"}},
+	} {
+		before := len(list) > 0 && s.busy != nil && s.ready.Status == no
+		if changed := conditions.SetReady(&list, s.ready, s.busy, []string{"Paused"}, early); changed == before {
+			t.Errorf("%s: changed = %v", s.name, changed)
+		}
+		var got []string
+		for _, c := range list {
+			got = append(got, c.Type+"="+string(c.Status)+" "+c.Reason)
+			if c.Message != "of "+c.Reason || c.ObservedGeneration != 4 {
+				t.Errorf("%s: %+v", s.name, c)
+			}
+		}
+		if diff := cmp.Diff(s.want, got); diff != "" {
+			t.Errorf("%s: %s", s.name, diff)
+		}
+		if conditions.SetReady(&list, s.ready, s.busy, []string{"Paused"}, late) {
+			t.Errorf("%s: the same again is a change", s.name)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,12 +36,17 @@ plans, and recent Events. Nothing is written.
   pvc          its volume at DigitalOcean, where that is attached, and what keeps its Pod waiting
   etcdstorage  its conditions as sentences, usage and quota, the expiry of certificates, and what is pending
 
+With --timeline, of a node: what became of a machine that failed, on all sides, with the time and the seconds since the first moment, as
+far as objects, Leases and Events still show it; and what is not known, or no longer. The machine needs no Node.
+
 Plans are computed by the command with the components' rules and default flags. A machine can be explained without a Node.
 The environment is that of "kubectl mooring agreement": DO_ACCESS_TOKEN for DigitalOcean, ETCD_ENDPOINTS for Calico's etcdv3.
 
-Exit codes: 0 nothing needs attention; 2 a line needs attention (those with an exclamation mark); 1 it could not be determined.`
+Exit codes: 0 nothing needs attention, or it is a timeline; 2 a line needs attention (those with an exclamation mark); 1 it could not be
+determined.`
 
 const example = `  kubectl mooring explain node worker-1
+  kubectl mooring explain node worker-1 --timeline
   kubectl mooring explain service/web -n shop
   kubectl mooring explain pvc data-db-0 -n shop
   kubectl mooring explain ets tenant-a -o json`
@@ -98,6 +104,8 @@ type explainer struct {
 	// settings are the cloud component's, for Services, and defaultsFile where its defaults for annotations are.
 	settings     loadbalancer.Cluster
 	defaultsFile string
+	// timeline asks for the past of a Node.
+	timeline bool
 }
 
 // New is kubectl mooring explain.
@@ -111,6 +119,9 @@ func New(env *observe.Env) *cobra.Command {
 		Example: example,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.timeline {
+				return e.showTimeline(cmd, args)
+			}
 			return e.run(cmd, args)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -122,6 +133,7 @@ func New(env *observe.Env) *cobra.Command {
 	flags.StringVar(&e.settings.DefaultType, "default-type", annotation.DefaultType,
 		"Of a Service: type of load balancers without the annotation, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
 	flags.StringVar(&e.defaultsFile, "defaults", "", "Of a Service: file with defaults for annotations, as in "+defaults.EnvText+".")
+	flags.BoolVar(&e.timeline, "timeline", false, "Of a Node: what became of the machine on all sides, with the seconds since the first moment.")
 	// The only error is a flag that does not exist or has its completion already.
 	_ = cmd.RegisterFlagCompletionFunc("default-type",
 		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
@@ -225,6 +237,33 @@ func complete(ctx context.Context, env *observe.Env, args []string, begun string
 		names[i] = prefix + names[i]
 	}
 	return names
+}
+
+// showTimeline shows what became of a machine.
+func (e *explainer) showTimeline(cmd *cobra.Command, args []string) error {
+	kind, name, err := explained(args)
+	if err != nil {
+		return err
+	}
+	if kind.names[0] != "node" {
+		return errors.New("--timeline is about machines: use it with a node only")
+	}
+	c, err := e.env.Cluster()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := observe.Reading(cmd.Context())
+	defer cancel()
+	is := evidence.Timeline(ctx, c, e.clock, name)
+	if err := observe.Unresponsive(ctx); err != nil {
+		return err
+	}
+	timeline := explain.TimelineOf(is)
+	if is.Node == nil && is.NodeRead.Problem == "" && len(timeline.Moments) == 0 {
+		return fmt.Errorf("there is no Node %q, and nothing shows any more that there was one", name)
+	}
+	columns, _ := screen.Brush(cmd.OutOrStdout())
+	return e.output.Write(cmd.OutOrStdout(), timeline.Text(columns), timeline)
 }
 
 // Print prints it; whether it needs attention is in the exit code.

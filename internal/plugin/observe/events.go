@@ -126,3 +126,13 @@ func LastSeen(e *corev1.Event) (at time.Time, times int32) {
 	}
 	return slices.MaxFunc(moments, time.Time.Compare), times
 }
+
+// FirstSeen is when an Event first happened.
+func FirstSeen(e *corev1.Event) (at time.Time) {
+	for _, moment := range []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time} {
+		if at.IsZero() || !moment.IsZero() && moment.Before(at) {
+			at = moment
+		}
+	}
+	return at
+}

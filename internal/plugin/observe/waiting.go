@@ -56,6 +56,8 @@ type NodeState struct {
 	confirmation string
 	Waits        nodesync.Awaiting
 	SavedAt      time.Time
+	// Absences are the Nodes that it misses.
+	Absences []nodesync.Absence
 }
 
 // NodeStates reads what each calico-node-sync has saved in Mooring's namespaces. A ConfigMap of that name elsewhere is anybody's (ADR 16).
@@ -69,7 +71,7 @@ func (c *Cluster) NodeStates(ctx context.Context) (states []NodeState, unread []
 		}
 		// What is left of machines that are gone and what pods have left on existing machines wait each by themselves.
 		for _, waits := range []nodesync.Awaiting{memory.Awaiting, memory.AwaitingLeftovers} {
-			states = append(states, NodeState{Object: object, confirmation: confirmation, Waits: waits, SavedAt: memory.SavedAt})
+			states = append(states, NodeState{object, confirmation, waits, memory.SavedAt, memory.Absences})
 		}
 	}
 	return states, unread

@@ -181,6 +181,30 @@ func testSizes(t *testing.T, browser *chromium.Browser) {
 	}
 }
 
+// testSquares points at squares: each says whose it is, and a click finds the machine. Without that no names are asked for.
+func testSquares(t *testing.T, p *chromium.Page) {
+	t.Helper()
+	want(t, p, `String(performance.getEntriesByType("resource").filter((r) => r.name.includes("names.json")).length)`, "0")
+	at := func(event string, row, column int) {
+		err := p.Eval(fmt.Sprintf(`(() => { const map = document.querySelector(".heat"), box = map.getBoundingClientRect(), size = Math.min(box.width / 48,
+			box.height / map.viewBox.baseVal.height * 10); map.dispatchEvent(new PointerEvent(%q, {bubbles: true, clientX: box.left + (%d + .4) * size,
+			clientY: box.top + (%d + .4) * size})); return 1 })()`, event, column, row), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const named = `document.querySelector(".named").textContent`
+	at("pointermove", 0, 2) // the third of every third machine, in natural order
+	p.Until("the name of a square", named+` === "worker-00007: agree"`)
+	at("pointermove", 1, 1)
+	p.Until("the name of another", named+` === "worker-00148: agree"`)
+	at("click", 1, 1)
+	p.Until("the machine to be found", `document.querySelectorAll(".tile").length === 1 && document.querySelector(".tile").textContent === "worker-00148"`)
+	answered(t, p, func() {
+		_ = p.Eval(`document.querySelector("#words").value = ""; document.querySelector("#words").dispatchEvent(new Event("input"))`, nil)
+	})
+}
+
 func testFilters(t *testing.T, browser *chromium.Browser) {
 	t.Helper()
 	server := serve(t, &source{world: worldOf(5000)}, clock.RealClock{})
@@ -188,6 +212,7 @@ func testFilters(t *testing.T, browser *chromium.Browser) {
 	defer p.Close()
 	p.Go(server.URL())
 	drawn(p)
+	testSquares(t, p)
 	p.Click("#attention") // what was asked for before may be answered after the click
 	p.Until("those that need attention", `document.querySelector("#summary").textContent === "53 of 5000 machines: 33 disagree, 20 unknown."`)
 	answered(t, p, func() { p.Click("#attention") })
@@ -225,6 +250,13 @@ func testWays(t *testing.T, browser *chromium.Browser) {
 	p.Click("#close")
 	p.Until("the details to be closed", `!document.querySelector("#detail").open`)
 	want(t, p, `document.querySelector("#list-balancers .copy").textContent + " " + document.querySelector("#list-balancers .copy").title`, "8b5f8e1e… Copy 8b5f8e1e-0000")
+	// What is wrong now is above all else, with its reason, a command and who acts next.
+	want(t, p, `document.querySelector("main").firstElementChild.id + " " + document.querySelectorAll("#wrong p b").length`, "wrong 3")
+	want(t, p, `document.querySelector("#wrong p").textContent`,
+		"left-behind disagree: there is a Calico Node and no Kubernetes Node. Run kubectl mooring explain node left-behind Copy Next: you.")
+	want(t, p, `document.querySelector("#wrong p:last-child").textContent`, "and 7 more, below")
+	p.Click("#wrong .copy")
+	p.Until("the command to be copied", `document.querySelector("#wrong .copy").textContent === "copied"`)
 	// What waits has its command whole, and what the doctor found is in its order, without what is well.
 	want(t, p, `document.querySelector("#list-waits code").textContent`, "kubectl mooring confirm nodes 3f2a9c01d4be")
 	p.Click("#list-waits .copy")
@@ -250,7 +282,7 @@ func testKeyboard(t *testing.T, browser *chromium.Browser) {
 	p.Go(server.URL())
 	drawn(p)
 	for _, next := range []string{
-		"Skip", "words", "attention", "refresh", "Machines", "Waits", "Doctor", "Route", "Load", "Volumes", "Tenants", "Components", "Recent", "worker-00004", "worker-00002", "worker-00003", "left-behind", "Copy",
+		"Skip", "words", "attention", "refresh", "Machines", "Waits", "Doctor", "Route", "Load", "Volumes", "Tenants", "Components", "Recent", "Copy", "Copy", "Copy", "worker-00004", "worker-00002", "worker-00003", "left-behind", "Copy",
 		"drawing",
 	} {
 		p.Press("Tab", false)
@@ -317,6 +349,13 @@ func testChanges(t *testing.T, browser *chromium.Browser) {
 	step()
 	want(t, p, `document.querySelector("#stale").textContent`, "The cluster could not be read again; what is shown is old: listing Nodes: the connection <b>was</b> refused")
 	want(t, p, `document.querySelector("#summary").textContent`, "5 machines: 1 down, 2 disagree, 1 unknown, 1 agree.")
+	// It is gray by its age: not yet, and then by the page's own clock, while no request ends.
+	want(t, p, `document.body.className`, "")
+	if err := p.Eval(`(() => { const now = performance.now; performance.now = () => now.call(performance) + 20000; return 1 })()`, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.Until("the page to be gray", `document.body.className === "old"`)
+	want(t, p, `String(/^read [34]\d s ago$/.test(document.querySelector("#read").textContent))`, "true")
 	// Findings of an hour ago are gray, and nothing that waits folds its section.
 	s.set(func(s *source) { s.err, s.world.CheckedAt, s.world.Waits = nil, s.world.ReadAt.Add(-time.Hour), nil })
 	step()

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,17 +47,20 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	host     string // address and port
-	token    string
-	ticket   string
+	// allowed are other names, each with a port or for any, by which the page may be reached.
+	allowed []string
+	token   string
+	ticket  string
 	// used reports that the ticket was used.
 	used     atomic.Bool
 	snapshot *snapshot
 }
 
 // Listen reads the cluster once, so that the first page has something to show and what is wrong is told at once, and listens at 127.0.0.1. A port of
-// 0 is any free one. [Server.Serve] must follow.
-func Listen(ctx context.Context, port int, read Reader, c clock.PassiveClock) (*Server, error) {
-	s := &Server{snapshot: &snapshot{read: read, clock: c, turn: make(chan struct{}, 1)}}
+// 0 is any free one. allowed are other names by which a browser may reach it, such as through a tunnel: NAME, or NAME:PORT.
+// [Server.Serve] must follow.
+func Listen(ctx context.Context, port int, allowed []string, read Reader, c clock.PassiveClock) (*Server, error) {
+	s := &Server{allowed: allowed, snapshot: &snapshot{read: read, clock: c, turn: make(chan struct{}, 1)}}
 	if err := s.snapshot.first(ctx); err != nil {
 		return nil, err
 	}
@@ -118,10 +122,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set(name, value)
 	}
 	switch {
-	case r.Host != s.host:
-		http.Error(w, "this page is at http://"+s.host+" and nowhere else", http.StatusMisdirectedRequest)
+	case !s.isHost(r.Host):
+		http.Error(w, "this page is at http://"+s.host+"; to reach it by another name, such as through a tunnel, "+
+			"start it with kubectl mooring ui --allowed-host and that name", http.StatusMisdirectedRequest)
 		return
-	case r.Header.Get("Sec-Fetch-Site") == "cross-site", r.Header.Get("Origin") != "" && r.Header.Get("Origin") != "http://"+s.host:
+	case r.Header.Get("Sec-Fetch-Site") == "cross-site", !sameOrigin(r):
 		http.Error(w, "another site may not ask", http.StatusForbidden)
 		return
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -140,6 +145,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// isHost reports whether the page may be reached by a name. Any other may be one that its owner lets point here.
+func (s *Server) isHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return host == s.host || slices.ContainsFunc(s.allowed, func(a string) bool { return a == host || a == name })
+}
+
+// sameOrigin reports whether the page itself asks. A tunnel may end TLS.
+func sameOrigin(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	return origin == "" || origin == "http://"+r.Host || origin == "https://"+r.Host
+}
+
 // same compares in a time that says nothing of where two texts differ.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
@@ -149,7 +169,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this address works once: use the one that kubectl mooring ui has printed", http.StatusGone)
 		return
 	}
-	http.Redirect(w, r, s.URL(), http.StatusSeeOther)
+	http.Redirect(w, r, "/"+s.token+"/", http.StatusSeeOther)
 }
 
 // file answers what is below the token.
@@ -163,6 +183,8 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request, name string) {
 	switch name {
 	case "page.json":
 		s.page(w, r)
+	case "names.json":
+		answerJSON(w, ui.Names(s.snapshot.now().world, filterOf(r)))
 	case "topology.svg":
 		w.Header().Set("Content-Security-Policy", drawingPolicy)
 		answer(w, "image/svg+xml", []byte(s.snapshot.now().svg))
@@ -183,21 +205,33 @@ func answer(w http.ResponseWriter, contentType string, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// page answers what is to be shown: with fresh set of a reading that is not old, otherwise of the last one, at once.
-func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	if query.Get("fresh") != "" {
-		s.snapshot.renew(r.Context())
-	}
-	seen := s.snapshot.now()
-	page := ui.View(seen.world, ui.Filter{Text: query.Get("q"), Attention: query.Get("only") == "attention"}, seen.stale)
-	body, err := json.Marshal(struct {
-		ui.Page
-		EverySeconds float64 `json:"everySeconds"`
-	}{page, Every.Seconds()})
+// answerJSON sends a value.
+func answerJSON(w http.ResponseWriter, value any) {
+	body, err := json.Marshal(value)
 	if err != nil {
 		http.Error(w, "the page cannot be encoded", http.StatusInternalServerError)
 		return
 	}
 	answer(w, "application/json", body)
+}
+
+// filterOf is what a request asks to see.
+func filterOf(r *http.Request) ui.Filter {
+	query := r.URL.Query()
+	return ui.Filter{Text: query.Get("q"), Attention: query.Get("only") == "attention"}
+}
+
+// page answers what is to be shown: with fresh set of a reading that is not old, otherwise of the last one, at once. The
+// browser counts on from its age by a clock of its own.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("fresh") != "" {
+		s.snapshot.renew(r.Context())
+	}
+	seen := s.snapshot.now()
+	answerJSON(w, struct {
+		ui.Page
+		EverySeconds float64 `json:"everySeconds"`
+		AgeSeconds   float64 `json:"ageSeconds"`
+		OldSeconds   float64 `json:"oldSeconds"`
+	}{ui.View(seen.world, filterOf(r), seen.stale), Every.Seconds(), seen.age.Seconds(), oldAfter.Seconds()})
 }

@@ -8,17 +8,20 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/plugin/page"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/ui"
 )
 
@@ -91,9 +94,9 @@ func TestOnlyTheOwnerReads(t *testing.T) {
 		"the ticket as a token":          {server.TicketURL() + "/page.json", nil, 404, "use the whole address"},
 		"another file":                   {server.URL() + "server.go", nil, 404, "there is no such file"},
 		"a way out":                      {server.URL() + "%2e%2e/server.go", nil, 404, "there is no such file"},
-		"a name that was made to lead":   {data, host("evil.example"), 421, "this page is at " + origin + " and nowhere else"},
-		"localhost":                      {data, host("localhost:" + own.Port()), 421, "nowhere else"},
-		"another port":                   {data, host("127.0.0.1:1"), 421, "nowhere else"},
+		"a name that was made to lead":   {data, host("evil.example"), 421, "this page is at " + origin + "; to reach it by another name, such as through a tunnel, start it with kubectl mooring ui --allowed-host and that name\n"},
+		"localhost":                      {data, host("localhost:" + own.Port()), 421, "--allowed-host"},
+		"another port":                   {data, host("127.0.0.1:1"), 421, "--allowed-host"},
 		"another origin":                 {data, header("Origin", "https://evil.example"), 403, "another site may not ask"},
 		"an origin that hides":           {data, header("Origin", "null"), 403, "another site may not ask"},
 		"another site's script or image": {data, header("Sec-Fetch-Site", "cross-site"), 403, "another site may not ask"},
@@ -129,6 +132,51 @@ func TestOnlyTheOwnerReads(t *testing.T) {
 	}
 }
 
+// Through a tunnel the page has another name, which must have been allowed, by itself for every port or with one; its own
+// requests come under that name. No other name is let in by that.
+func TestAllowedHosts(t *testing.T) {
+	t.Parallel()
+	server, err := page.Listen(t.Context(), 0, []string{"bastion.example", "localhost:9000"}, (&source{world: worldOf(5)}).read, quietClock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	for name, tt := range map[string]struct {
+		host, origin string
+		code         int
+	}{
+		"a name":                  {"bastion.example", "", 200},
+		"a name with any port":    {"bastion.example:8443", "https://bastion.example:8443", 200},
+		"a name with its port":    {"localhost:9000", "http://localhost:9000", 200},
+		"another port":            {"localhost:9001", "", 421},
+		"a name that ends so":     {"evil-bastion.example", "", 421},
+		"a name that begins so":   {"bastion.example.evil", "", 421},
+		"no name":                 {":9000", "", 421},
+		"another site asks":       {"bastion.example", "http://localhost:9000", 403},
+		"an origin that ends so":  {"bastion.example", "http://evil-bastion.example", 403},
+		"the page's own, as ever": {"", "", 200},
+	} {
+		got := ask(t, server.URL()+"page.json", func(r *http.Request) {
+			if r.Host = tt.host; tt.host == "" {
+				r.Host = r.URL.Host
+			}
+			r.Header.Set("Origin", tt.origin)
+		})
+		if got.code != tt.code || tt.code == 421 && strings.Count(got.body, "\n") != 1 {
+			t.Errorf("%s: %d %.200s", name, got.code, got.body)
+		}
+	}
+	if got := ask(t, server.TicketURL(), host("localhost:9000")); got.code != http.StatusSeeOther || got.header.Get("Location")[0] != '/' {
+		t.Errorf("the ticket leads away from the tunnel: %q", got.header.Get("Location"))
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // The ticket leads to the page once, and two servers have nothing in common.
 func TestTicketWorksOnce(t *testing.T) {
 	t.Parallel()
@@ -136,7 +184,7 @@ func TestTicketWorksOnce(t *testing.T) {
 	if got := ask(t, server.TicketURL(), method(http.MethodHead)); got.code != 404 {
 		t.Errorf("HEAD uses the ticket: %d", got.code)
 	}
-	if got := ask(t, server.TicketURL()); got.code != http.StatusSeeOther || got.header.Get("Location") != server.URL() {
+	if got := ask(t, server.TicketURL()); got.code != http.StatusSeeOther || !strings.HasSuffix(server.URL(), got.header.Get("Location")) || got.header.Get("Location")[0] != '/' {
 		t.Errorf("%d to %q", got.code, got.header.Get("Location"))
 	}
 	if got := ask(t, server.TicketURL()); got.code != http.StatusGone || got.header.Get("Location") != "" || !strings.HasPrefix(got.body, "this address works once: use the one") {
@@ -197,7 +245,7 @@ func TestReadsAreShared(t *testing.T) {
 func TestFirstReadingFails(t *testing.T) {
 	t.Parallel()
 	want := errors.New("listing Nodes: forbidden")
-	if _, err := page.Listen(t.Context(), 0, (&source{err: want}).read, quietClock()); !errors.Is(err, want) {
+	if _, err := page.Listen(t.Context(), 0, nil, (&source{err: want}).read, quietClock()); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }
@@ -215,7 +263,7 @@ func TestEndsWhileReading(t *testing.T) {
 		<-ctx.Done()
 		return ui.World{}, ctx.Err()
 	}
-	server, err := page.Listen(t.Context(), 0, read, c)
+	server, err := page.Listen(t.Context(), 0, nil, read, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +335,7 @@ func TestOldWhileTheClusterDoesNotRespond(t *testing.T) {
 		<-ctx.Done()
 		return ui.World{}, ctx.Err()
 	}
-	server, err := page.Listen(t.Context(), 0, read, c)
+	server, err := page.Listen(t.Context(), 0, nil, read, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,3 +371,51 @@ func TestOldWhileTheClusterDoesNotRespond(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// What is down stands out most: its color has the greatest contrast with what it stands on, by WCAG's formula, as a square and as
+// a tile, in light and in dark; and what is written on it can be read.
+func TestDownIsTheStrongestColor(t *testing.T) {
+	t.Parallel()
+	style := string(must.Get(os.ReadFile(filepath.Join("assets", "page.css"))).Or(t))
+	light, dark, _ := strings.Cut(style, "@media (prefers-color-scheme: dark)")
+	dark, _, _ = strings.Cut(dark, "* { box-sizing")
+	light, _, _ = strings.Cut(light, "}")
+	for name, text := range map[string]string{"light": light, "dark": dark} {
+		color := map[string]float64{}
+		for _, c := range regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{3,6});`).FindAllStringSubmatch(text, -1) {
+			color[c[1]] = luminance(t, c[2])
+		}
+		for _, other := range []string{"disagree", "unknown", "settling", "one-side", "agree"} {
+			for _, end := range []string{"", "-line"} {
+				down, is := contrast(color["down"+end], color["card"]), contrast(color[other+end], color["card"])
+				if color[other+end] == 0 || down <= is {
+					t.Errorf("%s: down%s has contrast %.1f, %s%s %.1f", name, end, down, other, end, is)
+				}
+			}
+		}
+		if readable := contrast(color["down-ink"], color["down"]); readable < 4.5 {
+			t.Errorf("%s: text on down has contrast %.1f", name, readable)
+		}
+	}
+}
+
+// luminance is that of a color, 0 to 1.
+func luminance(t *testing.T, hex string) float64 {
+	t.Helper()
+	if len(hex) == 3 {
+		hex = string([]byte{hex[0], hex[0], hex[1], hex[1], hex[2], hex[2]})
+	}
+	sum := 0.0
+	for i, weight := range []float64{.2126, .7152, .0722} {
+		v := float64(must.Get(strconv.ParseUint(hex[2*i:2*i+2], 16, 8)).Or(t)) / 255
+		if v <= .03928 {
+			v /= 12.92
+		} else {
+			v = math.Pow((v+.055)/1.055, 2.4)
+		}
+		sum += weight * v
+	}
+	return sum
+}
+
+func contrast(a, b float64) float64 { return (max(a, b) + .05) / (min(a, b) + .05) }

@@ -46,6 +46,8 @@ type seen struct {
 	svg   string
 	// stale says why it could not be read again.
 	stale string
+	// age is how long ago it was read.
+	age time.Duration
 }
 
 // first reads for the first time.
@@ -71,8 +73,8 @@ func (s *snapshot) now() seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.seen
-	if age := s.clock.Since(s.readAt); last.stale == "" && age > oldAfter {
-		last.stale = "it was read " + age.Round(time.Second).String() + " ago"
+	if last.age = s.clock.Since(s.readAt); last.stale == "" && last.age > oldAfter {
+		last.stale = "it was read " + last.age.Round(time.Second).String() + " ago"
 	}
 	return last
 }

@@ -170,7 +170,7 @@ func (s *source) set(change func(*source)) {
 // serve serves a source until the test ends.
 func serve(t *testing.T, s *source, c clock.PassiveClock) *page.Server {
 	t.Helper()
-	server, err := page.Listen(t.Context(), 0, s.read, c)
+	server, err := page.Listen(t.Context(), 0, nil, s.read, c)
 	if err != nil {
 		t.Fatal(err)
 	}

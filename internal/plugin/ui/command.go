@@ -11,6 +11,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -27,6 +28,9 @@ disagreements, tenants of etcd with their usage, and recent steps of components 
 The page reads what your kubeconfig may read, and what the environment names as for kubectl mooring agreement; no Secret is read. It is at
 127.0.0.1 alone, under an address that cannot be guessed: anyone who knows the address sees the page. It makes no requests to other hosts.
 
+A request under another name than 127.0.0.1 and the page's port is refused, since any site could let a name of its own point there. Where a tunnel leads to
+the page under another name or port, name it with --allowed-host.
+
 The cluster is read again while the page is open. Its filter accepts words, and zone:a, state:down (or any other verdict), and state:bad for everything that is not
 a machine. Ctrl-C ends it.
 
@@ -34,6 +38,7 @@ Exit codes: 0 ended by Ctrl-C; 1 the cluster cannot be read, or the port is take
 
 const example = `  kubectl mooring ui
   kubectl mooring ui --port 8080 --no-browser
+  kubectl mooring ui --port 8080 --no-browser --allowed-host localhost:9000
   DO_ACCESS_TOKEN=... kubectl mooring ui --context production`
 
 // window is the command; its zero values are set by New.
@@ -42,6 +47,8 @@ type window struct {
 	clock     clock.PassiveClock
 	port      int
 	noBrowser bool
+	// allowed are names other than 127.0.0.1 by which a browser may reach the page.
+	allowed []string
 	// browse opens an address in the person's browser.
 	browse func(ctx context.Context, url string) error
 }
@@ -61,6 +68,8 @@ func New(env *observe.Env) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&u.port, "port", 0, "Port at 127.0.0.1; 0 is any that is free.")
 	cmd.Flags().BoolVar(&u.noBrowser, "no-browser", false, "Only print the address, do not open a browser.")
+	cmd.Flags().StringSliceVar(&u.allowed, "allowed-host", nil,
+		"Another name by which a browser reaches the page, such as through a tunnel: NAME, or NAME:PORT. May be repeated.")
 	return cmd
 }
 
@@ -68,12 +77,17 @@ func (u *window) run(ctx context.Context, out, notes io.Writer) error {
 	if u.port < 0 || u.port > 65535 {
 		return fmt.Errorf("--port %d: use 0 to 65535", u.port)
 	}
+	for _, name := range u.allowed {
+		if name == "" || strings.ContainsAny(name, "/ @*") {
+			return fmt.Errorf("--allowed-host %q: use NAME or NAME:PORT, such as localhost:9000", name)
+		}
+	}
 	c, err := u.env.Cluster()
 	if err != nil {
 		return err
 	}
 	reader := overview.NewReader(c, u.clock)
-	server, err := page.Listen(ctx, u.port, reader.Read, u.clock)
+	server, err := page.Listen(ctx, u.port, u.allowed, reader.Read, u.clock)
 	if err != nil {
 		return err
 	}

@@ -85,3 +85,14 @@ func TestBrowserIsOpened(t *testing.T) {
 		})
 	}
 }
+
+// A name that no browser sends is refused before anything is read.
+func TestAllowedHostIsAName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "http://bastion", "a b", "*.example", "user@bastion"} {
+		u := &window{env: &observe.Env{}, allowed: []string{name}}
+		if err := u.run(t.Context(), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.HasSuffix(err.Error(), ": use NAME or NAME:PORT, such as localhost:9000") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -29,12 +29,11 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 		conditions.Set(&is.Conditions, c, s.world.Now)
 		return c
 	}
-	accepted, frozen := acceptance(o.plan), freeze(o.plan)
+	refused, reason, message := worded(acceptance(o.plan), reasonAccepted)
+	no := []metav1.Condition{set(v1alpha1.ConditionAccepted, !refused, reason, message)}
+	frozen, reason, message := worded(freeze(o.plan), reasonNotFrozen)
+	f := set(v1alpha1.ConditionFrozen, frozen, reason, message)
 	yes, reason, message := degradation(o, !s.world.Mesh.On, s.world.Now)
-	no := []metav1.Condition{
-		set(v1alpha1.ConditionAccepted, accepted == nil, reasonOf(accepted, reasonAccepted), messageOf(accepted)),
-	}
-	f := set(v1alpha1.ConditionFrozen, frozen != nil, reasonOf(frozen, reasonNotFrozen), messageOf(frozen))
 	d := set(v1alpha1.ConditionDegraded, yes, reason, message)
 	going, why, what := progress(s, o)
 	p := set(v1alpha1.ConditionProgressing, going, why, what)
@@ -43,7 +42,11 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 	} else {
 		set(v1alpha1.ConditionMeshDisabled, false, reasonMeshOn, "the node-to-node mesh is on")
 	}
-	set(v1alpha1.ConditionForeignMarks, len(o.plan.Foreign) > 0, foreignReason(o.plan), foreignMarks(o.plan.Foreign))
+	reason = reasonNoForeignMarks
+	if len(o.plan.Foreign) > 0 {
+		reason = reasonForeignMarks
+	}
+	set(v1alpha1.ConditionForeignMarks, len(o.plan.Foreign) > 0, reason, foreignMarks(o.plan.Foreign))
 	ready := metav1.Condition{Type: conditions.Ready, Status: metav1.ConditionTrue, Reason: conditions.ReasonReady, ObservedGeneration: s.topology.Generation}
 	// What is good when it is False stands in the way of Ready when it is True. A plan that waits for a person is not what is wanted either.
 	if o.held != "" {
@@ -61,14 +64,22 @@ func setConditions(is *v1alpha1.RouteReflectorTopologyStatus, s *scene, o outcom
 			break
 		}
 	}
-	conditions.Set(&is.Conditions, ready, s.world.Now)
+	conditions.SetReady(&is.Conditions, ready, nil, stalls(), s.world.Now)
 }
 
-func foreignReason(plan routereflector.Plan) string {
-	if len(plan.Foreign) > 0 {
-		return reasonForeignMarks
+// stalls are the reasons of Ready=False that only a person can bring to an end.
+func stalls() []string {
+	out := []string{reasonSessionTimeout, reasonSilentClients, reasonAwaitingApproval, reasonDryRun}
+	for _, r := range []routereflector.Reason{
+		routereflector.ReasonPaused, routereflector.ReasonForeignDatastore, routereflector.ReasonHierarchy, routereflector.ReasonSizing,
+		routereflector.ReasonClusterID, routereflector.ReasonSelector, routereflector.ReasonClusterIDTaken, routereflector.ReasonOverlap,
+		routereflector.ReasonConflict, routereflector.ReasonNotNeeded, routereflector.ReasonUnsafe, routereflector.ReasonSessionOptions,
+		routereflector.ReasonFilterMissing, routereflector.ReasonMatchesNothing, routereflector.ReasonMatchesTooFew,
+		routereflector.ReasonMeshTooLarge, routereflector.ReasonMeshNotManaged, routereflector.ReasonCannotAdopt,
+	} {
+		out = append(out, string(r))
 	}
-	return reasonNoForeignMarks
+	return out
 }
 
 // maxForeign is how many foreign labels a message describes.
@@ -91,18 +102,12 @@ func foreignMarks(all []routereflector.Foreign) string {
 		strings.Join(out, "; "), v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation, routereflector.LabelsAnnotation)
 }
 
-func reasonOf(r *routereflector.Refusal, otherwise string) string {
+// worded is a refusal as a condition has it; otherwise is the reason if there is none.
+func worded(r *routereflector.Refusal, otherwise string) (refused bool, reason, message string) {
 	if r == nil {
-		return otherwise
+		return false, otherwise, ""
 	}
-	return string(r.Reason)
-}
-
-func messageOf(r *routereflector.Refusal) string {
-	if r == nil {
-		return ""
-	}
-	return r.Message
+	return true, string(r.Reason), r.Message
 }
 
 // acceptance is the refusal for what the spec says, nil if it can be worked with.

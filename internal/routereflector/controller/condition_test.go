@@ -6,6 +6,7 @@ package controller
 import (
 	"testing"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -20,5 +21,37 @@ func TestNotesDegradeByTheirKind(t *testing.T) {
 				t.Errorf("%s %q: degraded %t, %s", kind, message, degraded, reason)
 			}
 		}
+	}
+}
+
+// What Flux and Argo CD make of a topology while something goes on, or is wrong: see TestHeld for what holds a plan back.
+func TestGitOpsOfATopology(t *testing.T) {
+	t.Parallel()
+	const current, busy, failed = "Current Healthy", "InProgress Progressing", "Failed Degraded"
+	refused := func(reason routereflector.Reason) outcome {
+		return outcome{plan: routereflector.Plan{Refusals: []routereflector.Refusal{{Reason: reason, Message: "why"}}}}
+	}
+	steps := routereflector.Plan{Steps: []routereflector.Step{{Kind: routereflector.Promote, Object: "Node/a", Reason: "why"}}}
+	waiting := routereflector.Plan{Waiting: "sessions"}
+	for name, c := range map[string]struct {
+		o    outcome
+		want string
+	}{
+		"nothing to do":                {outcome{}, current},
+		"steps":                        {outcome{plan: steps, act: true}, busy},
+		"waits for sessions":           {outcome{plan: waiting, act: true}, busy},
+		"waits for too long":           {outcome{plan: waiting, act: true, timedOut: true}, failed},
+		"a reflector is not Ready":     {outcome{plan: routereflector.Plan{Troubles: []routereflector.Trouble{{Node: "a"}}}}, busy},
+		"a write failed":               {outcome{trouble: "refused"}, busy},
+		"pods are not read":            {outcome{plan: steps, held: reasonPodsUnread, why: "not yet"}, busy},
+		"no node may be a reflector":   {refused(routereflector.ReasonNoReflectors), busy},
+		"half of the Nodes are gone":   {refused(routereflector.ReasonNodesVanished), busy},
+		"the next step would cut":      {refused(routereflector.ReasonUnsafe), failed},
+		"a selector selects no longer": {refused(routereflector.ReasonMatchesNothing), failed},
+	} {
+		s := &scene{topology: &v1alpha1.RouteReflectorTopology{}, world: routereflector.World{Now: then()}}
+		s.topology.Generation, s.topology.Status.ObservedGeneration = 2, 2
+		setConditions(&s.topology.Status, s, c.o)
+		t.Run(name, func(t *testing.T) { t.Parallel(); expectHealth(t, s.topology, c.want) })
 	}
 }

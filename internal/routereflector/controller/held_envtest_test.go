@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/gitops"
 )
 
 // onlyStatus fails if the process wrote anything but statuses of topologies.
@@ -65,6 +67,28 @@ func (s *stage) patch(name, patch string) {
 	}
 }
 
+// expectHealth compares what Flux and Argo CD make of a topology, and that each condition is of its generation.
+func expectHealth(t *testing.T, topology *v1alpha1.RouteReflectorTopology, want string) {
+	t.Helper()
+	if got := gitops.Health(t, "RouteReflectorTopology", topology); got != want {
+		t.Errorf("Flux and Argo CD call it %s, want %s: %+v", got, want, topology.Status.Conditions)
+	}
+	for _, c := range topology.Status.Conditions {
+		if c.ObservedGeneration != topology.Generation {
+			t.Errorf("%s is of generation %d, want %d", c.Type, c.ObservedGeneration, topology.Generation)
+		}
+	}
+}
+
+// The page of conditions names the reasons of Stalled that there are.
+func TestStalledAsDocumented(t *testing.T) {
+	t.Parallel()
+	want := slices.Sorted(slices.Values(stalls()))
+	if got := gitops.Stalls(t, "RouteReflectorTopology"); !slices.Equal(got, want) {
+		t.Errorf("documented %v, want %v", got, want)
+	}
+}
+
 // Whatever holds a plan back, nothing but the topology's status is written until it is gone, and then the plan is carried out.
 func TestHeld(t *testing.T) {
 	t.Parallel()
@@ -76,24 +100,30 @@ func TestHeld(t *testing.T) {
 		before              func(s *stage)
 		// others are nodes that somebody else made reflectors.
 		others int
+		// health is what Flux and Argo CD make of it, if not that it failed.
+		health string
 	}{
 		"paused": {
-			spec: "paused: true", phase: v1alpha1.PhaseFrozen, kind: v1alpha1.ConditionFrozen, reason: "Paused", words: "spec.paused is true",
+			health: "Failed Suspended",
+			spec:   "paused: true", phase: v1alpha1.PhaseFrozen, kind: v1alpha1.ConditionFrozen, reason: "Paused", words: "spec.paused is true",
 			release: func(s *stage) { s.patch("main", `{"spec":{"paused":false}}`) },
 		},
 		"dry run": {
-			spec: "rollout: {mode: DryRun}", phase: v1alpha1.PhasePending, kind: v1alpha1.ConditionProgressing, reason: "DryRun", words: "spec.rollout.mode",
+			health: "Failed Suspended",
+			spec:   "rollout: {mode: DryRun}", phase: v1alpha1.PhasePending, kind: v1alpha1.ConditionProgressing, reason: "DryRun", words: "spec.rollout.mode",
 			release: func(s *stage) { s.patch("main", `{"spec":{"rollout":{"mode":"Auto"}}}`) },
 		},
 		"manual": {
-			spec: "rollout: {mode: Manual}", phase: v1alpha1.PhasePending, kind: v1alpha1.ConditionProgressing, reason: "AwaitingApproval",
+			health: "Failed Suspended",
+			spec:   "rollout: {mode: Manual}", phase: v1alpha1.PhasePending, kind: v1alpha1.ConditionProgressing, reason: "AwaitingApproval",
 			words: "spec.rollout.approvedPlan",
 			release: func(s *stage) {
 				s.patch("main", `{"spec":{"rollout":{"approvedPlan":"`+s.topology("main").Status.Plan.Hash+`"}}}`)
 			},
 		},
 		"datastore not ready": {
-			spec: "{}", phase: v1alpha1.PhaseFrozen, kind: v1alpha1.ConditionFrozen, reason: "DatastoreNotReady", words: "datastoreReady=false",
+			health: "InProgress Progressing",
+			spec:   "{}", phase: v1alpha1.PhaseFrozen, kind: v1alpha1.ConditionFrozen, reason: "DatastoreNotReady", words: "datastoreReady=false",
 			before:  func(s *stage) { s.setDatastoreReady(false) },
 			release: func(s *stage) { s.setDatastoreReady(true) },
 		},
@@ -129,7 +159,8 @@ func TestHeld(t *testing.T) {
 			others:  1,
 		},
 		"nobody to serve": {
-			spec: "clientSelector: {matchLabels: {pool: none}}", phase: v1alpha1.PhaseRefused, kind: v1alpha1.ConditionAccepted, reason: "NoClients",
+			health: "InProgress Progressing",
+			spec:   "clientSelector: {matchLabels: {pool: none}}", phase: v1alpha1.PhaseRefused, kind: v1alpha1.ConditionAccepted, reason: "NoClients",
 			words:   "spec.clientSelector selects no node on which calico-node has set BGP up",
 			release: func(s *stage) { s.patch("main", `{"spec":{"clientSelector":{"matchLabels":null}}}`) },
 		},
@@ -147,13 +178,15 @@ func TestHeld(t *testing.T) {
 			}
 			p := s.start()
 			s.create("main", c.spec)
-			expectCondition(t, s.await("main", c.phase), c.kind, c.reason, c.words)
+			held := s.await("main", c.phase)
+			expectCondition(t, held, c.kind, c.reason, c.words)
+			expectHealth(t, held, cmp.Or(c.health, "Failed Degraded"))
 			onlyStatus(t, p)
 			if changes := s.sim.Changes(); len(changes) != c.others {
 				t.Errorf("roles have changed: %v", changes)
 			}
 			c.release(s)
-			s.await("main", v1alpha1.PhaseReady)
+			expectHealth(t, s.await("main", v1alpha1.PhaseReady), "Current Healthy")
 		})
 	}
 }
@@ -265,7 +298,7 @@ func testForeignPeers(t *testing.T, newStage stageMaker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("it has changed: %s", diff)
 	}
 }
@@ -308,6 +341,7 @@ func TestSilentReflector(t *testing.T) {
 	s.create("main", "redundancy: 2\nrollout: {sessionTimeout: 10s}")
 	topology := s.await("main", v1alpha1.PhaseDegraded)
 	expectCondition(t, topology, v1alpha1.ConditionDegraded, "SessionTimeout", "has not reported its sessions")
+	expectHealth(t, topology, "Failed Degraded")
 	if got := s.reflectors(); len(got) != 1 {
 		t.Errorf("the reflectors are %v, want the first alone", got)
 	}

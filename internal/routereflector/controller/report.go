@@ -31,18 +31,18 @@ const (
 	reasonStepPending = "StepPending"
 	// reasonWaiting of Progressing=True: a step, or the completion of the last one, waits for sessions; the message says for which.
 	reasonWaiting = "WaitingForSessions"
-	// reasonSessionTimeout of Degraded=True: the wait for sessions is longer than spec.rollout.sessionTimeout; nothing is removed meanwhile.
+	// reasonSessionTimeout of Degraded=True, Stalled=True: the wait for sessions is longer than spec.rollout.sessionTimeout; nothing is removed meanwhile.
 	reasonSessionTimeout = "SessionTimeout"
-	// reasonAwaitingApproval of Progressing=False: spec.rollout.mode is Manual; the message has the hash that approves the plan.
+	// reasonAwaitingApproval of Progressing=False, Stalled=True: spec.rollout.mode is Manual; the message has the hash that approves the plan.
 	reasonAwaitingApproval = "AwaitingApproval"
-	// reasonDryRun of Progressing=False: spec.rollout.mode is DryRun; the plan is shown and nothing is written.
+	// reasonDryRun of Progressing=False, Stalled=True: spec.rollout.mode is DryRun; the plan is shown and nothing is written.
 	reasonDryRun = "DryRun"
 	// reasonReflectorNotReady of Degraded=True: the Node of a reflector is not Ready; the message says what its replacement waits for, and for how long.
 	reasonReflectorNotReady = "ReflectorNotReady"
 	// reasonReflectorLost of Degraded=True: at least two nodes have lost a reflector, although its Node is Ready; the message names both, and says when it is
 	// replaced and what to check. Or they have lost all reflectors, for which none is replaced.
 	reasonReflectorLost = "ReflectorLost"
-	// reasonSilentClients of Degraded=True: the mesh is off, and some clients have no session with any of their reflectors; the message names them.
+	// reasonSilentClients of Degraded=True, Stalled=True: the mesh is off, and some clients have no session with any of their reflectors; the message names them.
 	reasonSilentClients = "SilentClients"
 	// reasonTooFew of Degraded=True: fewer nodes than desired may be reflectors; the message counts the reasons.
 	reasonTooFew = "TooFewReflectors"

@@ -27,7 +27,7 @@
     return VERDICTS.slice(0, -1).filter((v) => (byVerdict || {})[v]).map((v) => byVerdict[v] + " " + word(v));
   }
 
-  const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, readAt: null, drawing: "", chosen: null, all: new Set() };
+  const state = { q: "", only: "", asked: 0, shown: 0, body: "", every: 15, timer: 0, read: null, trouble: "", names: null, drawing: "", chosen: null, all: new Set() };
 
   // Time ------------------------------------------------------------------------------------------------------------------------------------------
 
@@ -50,7 +50,16 @@
       const text = ago(new Date(t.dateTime));
       if (t.textContent !== text) t.textContent = text;
     }
-    if (state.readAt) by("read").textContent = "read " + ago(state.readAt);
+    if (state.read === null) return;
+    const age = performance.now() - state.read;
+    const read = ago(new Date(Date.now() - age));
+    by("read").textContent = "read " + read;
+    // Gray is what is old by its age, whatever has become of a request.
+    const old = age > state.old;
+    document.body.classList.toggle("old", old);
+    const text = state.trouble || (old ? "What is shown was read " + read + "." : "");
+    if (by("stale").textContent !== text) by("stale").textContent = text;
+    by("stale").hidden = !text;
   }
 
   // Machines --------------------------------------------------------------------------------------------------------------------------------------
@@ -74,8 +83,39 @@
     const paths = VERDICTS.map(() => "");
     [...zone.heat].forEach((digit, i) => { paths[digit] += "M" + (i % wide) * 10 + " " + Math.floor(i / wide) * 10 + "h8v8h-8z"; });
     const rows = Math.ceil(zone.heat.length / wide);
-    return make("svg", { class: "heat", viewBox: "0 0 " + wide * 10 + " " + rows * 10, preserveAspectRatio: "xMinYMin", "aria-hidden": "true" },
+    const map = make("svg", { class: "heat", viewBox: "0 0 " + wide * 10 + " " + rows * 10, preserveAspectRatio: "xMinYMin", "aria-hidden": "true" },
       ...paths.map((d, i) => (d ? make("path", { class: VERDICTS[i], d }) : null)));
+    const named = make("p", { class: "named hint" }, "Point at a square to see its machine, and click to find it.");
+    const at = async (event) => {
+      const box = map.getBoundingClientRect();
+      const size = 10 * Math.min(box.width / (wide * 10), box.height / (rows * 10));
+      const i = Math.floor((event.clientY - box.top) / size) * wide + Math.floor((event.clientX - box.left) / size);
+      const names = (await namesOf())[zone.name] || [];
+      // Names of another reading than the squares would be wrong ones.
+      return names.length === zone.heat.length && event.clientX - box.left < size * wide ? [names[i], VERDICTS[zone.heat[i]]] : [];
+    };
+    map.addEventListener("pointermove", async (event) => {
+      const [name, verdict] = await at(event);
+      if (name) named.textContent = name + ": " + word(verdict);
+    });
+    map.addEventListener("click", async (event) => {
+      const [name] = await at(event);
+      if (name) find(name);
+    });
+    return [map, named];
+  }
+
+  // namesOf are the names of all squares, asked for once for each drawing of them.
+  function namesOf() {
+    state.names = state.names || fetch("names.json?" + asking(), { cache: "no-store" }).then((r) => r.json()).catch(() => ({}));
+    return state.names;
+  }
+
+  // find shows all that has a name.
+  function find(name) {
+    by("words").value = name;
+    filter();
+    by("machines").scrollIntoView();
   }
 
   function bad(counted) {
@@ -98,7 +138,7 @@
     const text = [zone.total + (zone.total === 1 ? " machine" : " machines"), ...counts(zone.byVerdict)].join(", ");
     const box = make("div", { class: "zone" + (bad(zone) ? " ill" : ""), role: "group", "aria-label": zone.name + ": " + text },
       make("h3", {}, zone.name + " ", make("span", {}, text)));
-    if (grouped) box.append(zone.heat ? heat(zone) : share(zone));
+    if (grouped) box.append(...(zone.heat ? heat(zone) : [share(zone)]));
     const tiles = make("ul", { class: "tiles" });
     (zone.machines || []).forEach((m, i) => tiles.append(make("li", {}, tile(zone, m, i === 0))));
     if (tiles.childElementCount) box.append(tiles);
@@ -169,16 +209,23 @@
         found.click();
         return;
       }
-      by("words").value = name;
-      filter();
-      by("machines").scrollIntoView();
+      find(name);
     });
     return b;
+  }
+
+  // faults shows what is wrong now, above all else: what and why, since when, what to run, and who acts next.
+  function faults(w) {
+    by("wrong").hidden = !w.first.length;
+    by("wrong").replaceChildren(...w.first.map((f) => make("p", {}, make("b", {}, f.what), f.since ? make("span", {}, " (", time(f.since), ")") : null,
+      ". Run ", make("code", {}, f.command), " ", copier(f.command, "Copy"), " Next: ", f.who + (f.next ? ", " + f.next : "") + ".")),
+    ...(w.more ? [make("p", { class: "hint" }, w.more)] : []));
   }
 
   function machines(m) {
     by("summary").textContent = m.summary;
     by("zones").className = m.grouped ? "grouped" : "";
+    state.names = null;
     by("zones").replaceChildren(...(m.zones || []).map((z) => zoneOf(z, m.grouped)));
     by("more-zones").textContent = m.more || "";
     for (const z of m.zones || []) {
@@ -281,6 +328,7 @@
     by("cluster").textContent = page.cluster;
     const wrong = page.health.filter((t) => t.state === "bad" || t.state === "unread").length;
     document.title = (wrong ? "(" + wrong + ") " : "") + "Mooring " + page.cluster;
+    faults(page.wrong);
     health(page.health);
     machines(page.machines);
     page.lists.forEach(list);
@@ -295,18 +343,9 @@
     }
   }
 
-  // What is shown is gray while it is known to be old.
-  function trouble(text) {
-    by("stale").textContent = text;
-    by("stale").hidden = !text;
-    document.body.classList.toggle("old", Boolean(text));
-  }
-
   async function load(fresh) {
     const asked = ++state.asked;
-    const query = new URLSearchParams();
-    if (state.q) query.set("q", state.q);
-    if (state.only) query.set("only", state.only);
+    const query = asking();
     if (fresh) query.set("fresh", "1");
     try {
       const response = await fetch("page.json?" + query, { cache: "no-store" });
@@ -315,18 +354,22 @@
       if (asked < state.shown) return; // a later question was answered already
       state.shown = asked;
       state.every = page.everySeconds;
-      state.readAt = new Date(page.readAt);
-      trouble(page.stale ? "The cluster could not be read again; what is shown is old: " + page.stale : "");
+      state.read = performance.now() - 1000 * page.ageSeconds;
+      state.old = 1000 * page.oldSeconds;
+      state.trouble = page.stale ? "The cluster could not be read again; what is shown is old: " + page.stale : "";
       delete page.readAt;
+      delete page.ageSeconds;
       const body = JSON.stringify(page);
       if (body !== state.body) {
         state.body = body;
         render(page);
       }
-      tick();
     } catch (err) {
-      if (asked >= state.shown) trouble("kubectl mooring ui does not respond: is it still running? (" + err.message + ")");
+      if (asked >= state.shown) state.trouble = "kubectl mooring ui does not respond: is it still running? (" + err.message + ")";
+      by("stale").textContent = state.trouble;
+      by("stale").hidden = !state.trouble;
     }
+    tick();
     by("summary").dataset.asked = asked; // for tests: this question was answered
   }
 
@@ -339,10 +382,16 @@
     }, state.every * 1000);
   }
 
+  // asking is what a person asked to see, as an address has it.
+  function asking() {
+    const query = new URLSearchParams();
+    if (state.q) query.set("q", state.q);
+    if (state.only) query.set("only", state.only);
+    return query;
+  }
+
   function remember() {
-    const hash = new URLSearchParams();
-    if (state.q) hash.set("q", state.q);
-    if (state.only) hash.set("only", state.only);
+    const hash = asking();
     history.replaceState(null, "", location.pathname + (hash.size ? "?" + hash : ""));
   }
 
