@@ -32,6 +32,8 @@ const (
 	idleFor = 30 * time.Second
 	// steadyFor is how long the scenario of that name looks for writes: longer than the operator's --resync-period.
 	steadyFor = 75 * time.Second
+	// questionsEnd is how long the operator may go on asking after a scenario.
+	questionsEnd = time.Minute
 )
 
 // Options say what to run and where.
@@ -204,7 +206,21 @@ func (r *run) look(ctx context.Context) (err error) {
 	if r.result.Reflectors, err = r.reflectors(ctx); err != nil {
 		return err
 	}
-	r.result.Questions, err = r.questions(ctx)
+	return r.noQuestions(ctx)
+}
+
+// noQuestions waits until the operator has no more requests than those that stand, and notes those that are left: one that
+// shows a reflector without one of its sessions stays until the session is up.
+func (r *run) noQuestions(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, questionsEnd)
+	defer cancel()
+	err := until(bounded, func() (_ bool, err error) {
+		r.result.Questions, err = r.questions(ctx)
+		return len(r.result.Questions) == 0, err
+	})
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
 	return err
 }
 
