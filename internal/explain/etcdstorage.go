@@ -164,7 +164,7 @@ func (e EtcdStorageEvidence) usage() Section {
 	s.say("leases", "%s", of(u.Leases, quota.Leases, func(n int64) string { return fmt.Sprint(n) }))
 	s.say("counted", "%s ago", ago(e.Now, u.ObservedAt.Time))
 	if rate := quota.UnitsPerSecond; rate != nil {
-		s.say("work", "each proxy lets through at most %d units per second", *rate)
+		s.say("work", "the proxies together let through at most %d units per second", *rate)
 	}
 	if watches := quota.Watches; watches != nil {
 		s.say("watches", "each proxy has at most %d open", *watches)

@@ -102,7 +102,7 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 			func(s *spec) { s.Quota.ConnectionsPerIdentity = &five }, `"--max-connections-per-identity=5"`,
 		},
 		"priority":            {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=16"`},
-		"compaction.mode":     {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix="`},
+		"compaction.mode":     {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix=","--replicas=`},
 		"replicas":            {func(s *spec) { s.Replicas = 5 }, `"replicas":5`},
 		"memory.request":      {func(s *spec) { s.Memory.Request = &memory }, `"requests":{"cpu":"50m","memory":"128Mi"}`},
 		"memory.limit":        {func(s *spec) { s.Memory.Limit = &memory }, `"limits":{"memory":"128Mi"}`},

@@ -250,7 +250,8 @@ func (w World) Args(owner Owner) []string {
 		out = append(out, "--core-username="+UserName(w.Storage.Name, w.current()), "--core-password-file="+folderUser+"/"+PasswordKey(w.current()))
 	}
 	if w.Storage.Spec.Compaction.Mode == v1alpha1.CompactionPerReplica {
-		out = append(out, "--system-prefix=")
+		// They have no records by which they know each other.
+		out = append(out, "--system-prefix=", fmt.Sprintf("--replicas=%d", w.Storage.Spec.Replicas))
 	}
 	return append(out, w.bounds()...)
 }
@@ -301,11 +302,11 @@ func bound[N int32 | int64](flags []string, flag string, most *N) []string {
 	return append(flags, fmt.Sprintf("%s=%d", flag, *most))
 }
 
-// seatsAtDefault is how many requests each proxy of a tenant with the default priority, 50, may have with the core at one time. A tenant
+// seatsAtDefault is how many requests all proxies of a tenant with the default priority, 50, may have with the core at one time. A tenant
 // that asks for less never notices; one that asks for more waits for its own requests, and the core is never busy with more than this for it.
 const seatsAtDefault = 8
 
-// Seats are the requests that each proxy of a tenant may have with the core at one time: in proportion to its priority, and at least one.
+// Seats are the requests that all proxies of a tenant together may have with the core at one time: in proportion to its priority, and at least one.
 func Seats(priority int32) int32 { return max((priority*seatsAtDefault+49)/50, 1) }
 
 // volumes have no subPath: files mounted so are never replaced, and a rotation would go unnoticed. Of the core's credentials a proxy sees the pair

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -117,6 +118,29 @@ type budgets struct {
 
 	mu    sync.Mutex
 	units *quota.Budget // nil bounds nothing; mu guards what is in it
+	shown float64       // the most units that were spent at any time, for a metric that never falls
+}
+
+// spent is how many units the tenant has used.
+func (b *budgets) spent() float64 {
+	if b.units == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shown = max(b.shown, b.units.Spent())
+	return b.shown
+}
+
+// exportBudgets registers what the tenant has used.
+func (p *Proxy) exportBudgets() {
+	if p.cfg.Registry == nil {
+		return
+	}
+	p.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: metricPrefix + "units_total", ConstLabels: prometheus.Labels{"tenant": p.cfg.TenantName},
+		Help: "Units of work that the tenant gave to the core through this replica; 0 without a budget of them.",
+	}, p.budgets.spent))
 }
 
 func (b *budgets) set(cfg *Config) {
@@ -153,6 +177,23 @@ func (b *budgets) take(work quota.Work, class quota.Class, most time.Duration) (
 	return b.units.Take(now, work.Units(), class, most)
 }
 
+// overdue is how long a small request must wait that has its seat now, after those before it were corrected.
+func (p *Proxy) overdue() (wait time.Duration, err error) {
+	if p.budgets.units == nil {
+		return 0, nil
+	}
+	p.budgets.mu.Lock()
+	wait, ok := p.budgets.units.Overdue(clock(), longestPace)
+	p.budgets.mu.Unlock()
+	switch {
+	case !ok:
+		return 0, p.refuse(limitRate, wait)
+	case wait > 0:
+		p.metrics.waited(limitRate).Inc()
+	}
+	return wait, nil
+}
+
 // await is take for what waits as long as it must: what a stream does of itself.
 func (p *Proxy) await(ctx context.Context, work quota.Work) error {
 	if p.budgets.units == nil {
@@ -187,6 +228,12 @@ type cost struct {
 	scans bool
 	// asked is the hash of a request for which it is learnt how large its response was, 0 for none.
 	asked uint64
+	// values are those that the response may have, at most. found are the keys that the ranges of a Txn or a deletion were
+	// found to have, and removes is set if some of them may be deleted.
+	values, found int64
+	removes       bool
+	// leases is set for the list of all leases.
+	leases bool
 	// tombstones are keys that the tenant has deleted, which the core may have to look at.
 	tombstones int64
 	// spans are ranges whose keys must be counted before the request goes to the core, since there may be no more than most of them.
@@ -217,7 +264,7 @@ func (p *Proxy) read(bytes int64, c *cost) {
 	if bytes > free || c.list && free > leastList {
 		p.pay(quota.Work{Read: max(bytes, leastList) - free}, c.class())
 	}
-	if c.asked != 0 && bytes > leastList {
+	if c.asked != 0 && (bytes > leastList || c.list && bytes > 0) {
 		p.learnt.learn(c.asked, bytes)
 	}
 }

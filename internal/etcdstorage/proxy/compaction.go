@@ -309,6 +309,7 @@ func (p *Proxy) compact(ctx context.Context, call *call, request []byte) ([]byte
 
 // advance makes revision the tenant's compact revision, with etcd's refusals, and returns the core's header to answer with.
 func (c *compaction) advance(ctx context.Context, now seen, revision int64) (wire.Header, error) {
+	c.p.pay(quota.Work{Calls: 1}, quota.Small) // it reads the record, too
 	for range compactAttempts {
 		s, header, err := c.load(ctx)
 		if err == nil {
@@ -327,7 +328,7 @@ func (c *compaction) advance(ctx context.Context, now seen, revision int64) (wir
 				return wire.Header{}, err
 			}
 		}
-		if !done { // one attempt is in the price of the request
+		if !done { // one attempt was paid
 			c.p.pay(quota.Work{Calls: 2, Logged: 1}, quota.Small)
 		}
 		if done {

@@ -48,8 +48,10 @@
 // # Budgets
 //
 // budgets.go has the rates, work.go what a request costs. A small request takes its price when it was rewritten (rpc.admitted), then history, then a seat
-// (rpc.seated); a large one takes its price when it has its seat (rpc.paid). What the core's response shows is paid afterwards (Proxy.pay);
-// room in the quota being made as the last step of its rewriting. All of that is given back by rpc.release, when the core has answered or will not be asked:
-// a tenant that gives up is only counted (rpc.count). Requests whose answer may be large have seats and bytes of their own. Answers above 64 KiB are held back
+// (rpc.seated); a large one takes its price when it has its seat (rpc.paid). What the core's response shows is paid afterwards (Proxy.pay),
+// and what the core may have done without one (Proxy.unseen), both before the seat is given back. Room in the quota is made as the last step of its
+// rewriting. All of that is given back by rpc.release, when the core has answered or will not be asked:
+// a tenant that gives up is only counted (rpc.count). Requests whose answer may be large have seats and bytes of their own.
+// Units and seats are this replica's share of the tenant's (replicas.go). Answers above 64 KiB are held back
 // by the window of their call until there is room in h2.Budget, and are rewritten where they are. Without a limit most of this is not there.
 package proxy

@@ -165,6 +165,7 @@ type rpc struct {
 	cost    cost
 	token   string
 	again   bool // it is the second attempt
+	waited  bool // it has paid some time before it had its seat
 
 	received int64 // bytes of the core's response
 
@@ -258,6 +259,7 @@ func (r *rpc) admitted(b *h2.Batch) {
 		r.seatedThen(b)
 		return
 	}
+	r.waited = true
 	r.later(func() {
 		if ctx := r.s.Context(); !pause(ctx, wait) {
 			r.fail(nil, status.FromContextError(ctx.Err()).Err())
@@ -359,6 +361,7 @@ func (r *rpc) seated(b *h2.Batch) bool {
 			if !r.leaves() {
 				return
 			}
+			r.waited = true
 			wait, err := r.paid()
 			if err != nil {
 				r.fail(nil, err)
@@ -416,13 +419,11 @@ func (r *rpc) sit(ctx context.Context) bool {
 	return r.leaves()
 }
 
-// leastTimeout is the least that the core is given for a request. What a tenant gives up is not given up at the core, which may work on
-// without a word of it: a seat is taken until the core has answered.
-const leastTimeout = 5 * time.Second
-
+// coreRequest is the call to the core. What a tenant gives up is not given up there: at the end of a deadline the core would
+// end the call at once, and work on without a word of it. A seat is taken until the core has answered.
 func (r *rpc) coreRequest() *h2.Request {
 	return &h2.Request{
-		Method: r.s.Method, Timeout: h2.AtLeast(r.s.Timeout, leastTimeout), Token: r.token, RequireLeader: r.s.RequireLeader,
+		Method: r.s.Method, Timeout: h2.AtLeast(r.s.Timeout, unaryTime), Token: r.token, RequireLeader: r.s.RequireLeader,
 	}
 }
 
@@ -506,7 +507,7 @@ func (r *rpc) Done(b *h2.Batch, s h2.Status) {
 		r.later(r.start)
 		return
 	}
-	r.p.read(r.received+s.Unread, &r.cost)
+	r.settle(s)
 	r.request.Release()
 	r.request = nil
 	r.release(s.OK() && r.err == nil || s.Unprocessed || !s.OK() && !uncertain(s.Code))
@@ -522,6 +523,18 @@ func (r *rpc) Done(b *h2.Batch, s h2.Status) {
 	}
 	r.answer.Release()
 	r.answer = nil
+}
+
+// settle pays for what the core has done, as its response shows, or for what it may have done without one. The seat is given
+// back afterwards.
+func (r *rpc) settle(s h2.Status) {
+	if r.answer == nil && !s.Answered && !s.Unprocessed {
+		r.p.unseen(&r.cost, s.Unread)
+		if s.Unread == 0 {
+			return
+		}
+	}
+	r.p.read(r.received+s.Unread, &r.cost)
 }
 
 // reply answers with a message.

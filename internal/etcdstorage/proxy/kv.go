@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"hash/maphash"
+	"math"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -31,13 +32,27 @@ func (p *Proxy) rangeRequest(dst []byte, tenant *tenancy.Tenant, request []byte)
 	if err == nil {
 		err = p.readable(info.Revision)
 	}
-	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}}
+	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}, values: valuesOf(info)}
 	if err == nil && !info.Single {
 		c.scans = info.Scans
 		c.asked = max(maphash.Bytes(p.learnt.seed, out[len(dst):]), 1)
 		p.estimate(&c, out[len(dst):])
 	}
 	return out, c, err
+}
+
+// valuesOf is how many values the response to a range may have.
+func valuesOf(info wire.RangeInfo) int64 {
+	switch {
+	case info.CountOnly, info.KeysOnly:
+		return 0
+	case info.Single:
+		return 1
+	case info.Limit > 0:
+		return info.Limit
+	default:
+		return math.MaxInt64
+	}
 }
 
 // readable refuses what lies below the tenant's compact revision, as etcd does. The revision itself can still be read.
@@ -81,6 +96,9 @@ func (p *Proxy) putRequest(dst []byte, tenant *tenancy.Tenant, request []byte) (
 	state, err := p.room(g)
 	bytes := len(out) - len(dst)
 	c := cost{state: state, written: bytes, work: logged(bytes)}
+	if info.PrevKV {
+		c.values = 1
+	}
 	if info.Lease != 0 {
 		c.work.Deleted = 1 // when the lease ends, without a request of the tenant's or with one for all its keys
 	}
@@ -150,7 +168,10 @@ func (p *Proxy) deleteRequest(dst []byte, tenant *tenancy.Tenant, request []byte
 	if err == nil {
 		err = p.sized(len(out) - len(dst))
 	}
-	c := cost{list: info.PrevKV && !info.Single, deletes: true, work: logged(len(out) - len(dst))}
+	c := cost{list: info.PrevKV && !info.Single, deletes: true, removes: true, work: logged(len(out) - len(dst))}
+	if info.PrevKV {
+		c.values = 1
+	}
 	if err == nil && !info.Single {
 		c.bound([]wire.Span{wire.SpanOf(out[len(dst):])}, mostKeys)
 	}
@@ -181,6 +202,7 @@ func (p *Proxy) txnRequest(dst []byte, tenant *tenancy.Tenant, request []byte) (
 	}
 	c.work.Deleted = int64(info.Leased)
 	c.work.Parts = info.Compares + info.Ranges + info.Puts + info.Deletes
+	c.values, c.removes = int64(info.Ranges), info.Deletes > 0
 	if info.ReadOnly {
 		c.bound(info.Spans, mostKeys)
 		return out, c, nil

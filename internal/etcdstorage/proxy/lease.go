@@ -67,11 +67,13 @@ func (p *Proxy) leaseRoutes() map[string]route {
 		etcdserverpb.Lease_LeaseLeases_FullMethodName: {forward: &forward{
 			request: func(dst []byte, tenant *tenancy.Tenant, request []byte) ([]byte, cost, error) {
 				dst, err := wire.AppendLeaseLeases(dst, tenant, request)
-				return dst, cost{stale: true, work: quota.Work{Calls: 1}}, err
+				return dst, cost{stale: true, leases: true, work: quota.Work{Calls: 1, Values: p.listed.Load()}}, err
 			},
 			response: func(dst []byte, c cost, response []byte) ([]byte, error) {
 				dst, info, err := wire.AppendLeaseLeasesResponse(dst, c.seen.tenant, response)
-				p.pay(quota.Work{Values: int64(len(response) / leaseBytes)}, c.class()) // the core sorts those of all tenants
+				n := int64(len(response) / leaseBytes) // the core sorts those of all tenants
+				p.pay(quota.Work{Values: n - c.work.Values}, c.class())
+				p.listed.Store(n)
 				if err == nil {
 					err = p.responded(&c, info.Header)
 				}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
 )
 
@@ -26,12 +27,13 @@ const (
 
 // limit sets up what bounds the tenant's requests.
 func (p *Proxy) limit() {
-	p.seats.count, p.seats.most = p.cfg.InFlight, mostWaiting
-	p.lists.count, p.lists.most = p.cfg.Lists, mostWaiting
-	if p.lists.count == 0 && p.seats.count > 0 {
-		p.lists.count = max(p.seats.count/listShare, 1)
+	if p.cfg.Lists == 0 && p.cfg.InFlight > 0 {
+		p.cfg.Lists = max(p.cfg.InFlight/listShare, 1)
 	}
+	p.seats.bounded, p.seats.most = p.cfg.InFlight > 0, mostWaiting
+	p.lists.bounded, p.lists.most = p.cfg.Lists > 0, mostWaiting
 	p.budgets.set(&p.cfg)
+	p.exportBudgets()
 	p.leases = &leaseCount{p: p}
 }
 
@@ -165,6 +167,7 @@ func (l *leaseCount) ask(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	answer, err := l.p.up.Unary(ctx, etcdserverpb.Lease_LeaseLeases_FullMethodName, false, request)
+	l.p.pay(quota.Work{Calls: 1, Values: max(int64(len(answer)/leaseBytes), l.p.listed.Load())}, quota.Small)
 	if err != nil {
 		return 0, err
 	}

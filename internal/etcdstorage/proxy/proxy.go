@@ -90,6 +90,11 @@ type Config struct {
 	HistoryBytes int64
 	// Leases and Watches bound how many of them the tenant has, watches on this replica alone; 0 means no limit.
 	Leases, Watches int
+	// Replicas is how many replicas of the tenant's proxy there are, as far as they do not know it of each other; 0 is one.
+	// UnitsPerSecond, InFlight and Lists are divided among them.
+	Replicas int
+	// ReplicaExpiry is how long a replica counts as alive that has died; 0 is 15 s.
+	ReplicaExpiry time.Duration
 	// UnitsPerSecond paces the work that the tenant makes the core do, see [quota.Work]; 0 paces nothing.
 	UnitsPerSecond float64
 	// InFlight bounds how many RPCs are with the core at one time, the others wait in their order; 0 means no limit. Lists is the same for those
@@ -132,6 +137,7 @@ type Proxy struct {
 	up         upstream // is core; what handlers use
 	compaction *compaction
 	ledger     *ledger
+	replicas   *replicas
 	seats      seats
 	lists      seats // of requests whose answer may be large
 	budgets    budgets
@@ -144,6 +150,7 @@ type Proxy struct {
 	// readPatience is how long a RangeStream may wait for the tenant to read.
 	readPatience time.Duration
 	leases       *leaseCount
+	listed       atomic.Int64 // leases of all tenants that the core listed last
 	alarms       coreAlarms
 	metrics      *metrics
 
@@ -164,6 +171,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	if cfg.AnswerBytes <= 0 {
 		cfg.AnswerBytes = DefaultAnswerBytes
 	}
+	cfg.Replicas = max(cfg.Replicas, 1)
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // certificates' ends are times of the clock's
 	}
@@ -200,6 +208,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	p.ledger = newLedger(p)
 	p.learnt.seed = maphash.MakeSeed()
 	p.limit()
+	p.replicas = newReplicas(p)
 	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
 	creds := cfg.Credentials
 	if creds == nil && cfg.TLS != nil {
@@ -215,6 +224,7 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 		StallTick: cfg.Look, Over: p.over,
 	}
 	p.background(p.compaction.run)
+	p.background(p.replicas.run)
 	if p.ledger.enforced() || cfg.HistoryBytes > 0 {
 		p.ledger.begin()
 	}
@@ -238,6 +248,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 func (p *Proxy) Shutdown(ctx context.Context) {
 	p.drainOnce.Do(func() { close(p.draining) })
 	p.server.Drain(ctx)
+	p.replicas.leave(ctx)
 	p.cancel() // before Close, which waits for handlers: one may wait for a login that background work has begun
 	p.server.Close()
 	p.core.pool.Close()

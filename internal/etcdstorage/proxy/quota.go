@@ -94,6 +94,13 @@ func (l *ledger) mostOf(keys int64) int64 {
 	return l.book.MostOf(keys)
 }
 
+// expectedOf is how many bytes a number of the tenant's keys have on average; 0 if that is not known.
+func (l *ledger) expectedOf(keys int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book.ExpectedOf(keys)
+}
+
 // begin starts following the tenant's keys, once.
 func (l *ledger) begin() {
 	l.begun.Do(func() { l.p.background(l.run) })

@@ -43,7 +43,7 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	if err != nil {
 		return err
 	}
-	c := cost{list: true, seen: now, stale: info.Serializable, work: quota.Work{Calls: 1}}
+	c := cost{list: true, seen: now, stale: info.Serializable, work: quota.Work{Calls: 1}, values: valuesOf(info)}
 	if !info.Single {
 		p.estimate(&c, out)
 	}
@@ -84,11 +84,16 @@ func (p *Proxy) sitForList(ctx context.Context, place *seat) error {
 	}
 }
 
-// rangeFrom makes the call to the core, which ends with the stream: the core stops at its next chunk.
+// rangeFrom makes the call to the core. The core does not notice that the tenant gave up before it has its next chunk ready:
+// the call ends then, and so does the seat.
 func (p *Proxy) rangeFrom(stream ServerStream, request []byte, c *cost) error {
-	ctx, cancel := context.WithCancel(stream.Context())
+	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
+	opening := context.AfterFunc(stream.Context(), cancel)
 	core, err := p.up.Stream(ctx, etcdserverpb.KV_RangeStream_FullMethodName, stream.RequireLeader())
+	if !opening() {
+		return status.FromContextError(stream.Context().Err()).Err()
+	}
 	if err != nil {
 		return err
 	}
@@ -98,37 +103,75 @@ func (p *Proxy) rangeFrom(stream ServerStream, request []byte, c *cost) error {
 	if err := core.CloseSend(); err != nil {
 		return err
 	}
-	return p.rangeChunks(core, stream, c)
+	r := rangeAnswer{p: p, cost: c, core: core, stream: stream}
+	defer r.settle()
+	return r.run()
 }
 
-// rangeChunks passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
+// rangeAnswer is the answer to a RangeStream.
+type rangeAnswer struct {
+	p      *Proxy
+	cost   *cost
+	core   ClientStream
+	stream ServerStream
+
+	counted bool  // the last chunk came
+	over    bool  // the core has said how it ended
+	read    int64 // bytes that came
+}
+
+// run passes on what the core answers. Unlike a unary answer, a chunk that is outside the boundary can come after good ones; it is
 // withheld, and the stream ends.
-func (p *Proxy) rangeChunks(core ClientStream, stream ServerStream, c *cost) error {
+func (r *rangeAnswer) run() error {
 	for {
-		chunk, err := core.Recv()
+		chunk, err := r.core.Recv()
 		if errors.Is(err, io.EOF) {
+			r.over = true
 			return nil
 		}
 		if err != nil {
+			r.over = !uncertain(status.Code(err))
 			return err
 		}
-		if err := p.await(stream.Context(), quota.Work{Read: int64(len(chunk))}); err != nil {
+		r.read += int64(len(chunk))
+		if err := r.p.await(r.stream.Context(), quota.Work{Read: int64(len(chunk))}); err != nil {
 			return err
 		}
-		answer, info, err := wire.AppendRangeStreamResponse(roomFor(c, chunk), c.seen.tenant, chunk)
-		if err == nil && info.HasHeader {
-			p.counted(c, info.Count)
-			err = p.responded(c, info.Header)
-		}
-		if err == nil {
-			err = p.still(c.seen)
-		}
+		answer, err := r.rewrite(chunk)
 		if err != nil {
 			return err
 		}
-		if err := p.patiently(stream, answer); err != nil {
+		if err := r.p.patiently(r.stream, answer); err != nil {
 			return err
 		}
+	}
+}
+
+// rewrite makes a chunk the tenant's.
+func (r *rangeAnswer) rewrite(chunk []byte) ([]byte, error) {
+	answer, info, err := wire.AppendRangeStreamResponse(roomFor(r.cost, chunk), r.cost.seen.tenant, chunk)
+	if err == nil && info.HasHeader {
+		r.counted = true
+		r.p.counted(r.cost, info.Count)
+		err = r.p.responded(r.cost, info.Header)
+	}
+	if err == nil {
+		err = r.p.still(r.cost.seen)
+	}
+	return answer, err
+}
+
+// settle pays for what of the answer the core may have made, and nobody has received: the keys that it looked at, and as
+// many bytes as there is room for on the way.
+func (r *rangeAnswer) settle() {
+	if r.over || r.counted {
+		return
+	}
+	c := *r.cost
+	c.work.Read = 0
+	r.p.unseen(&c, 1)
+	if left := r.p.ledger.expectedOf(c.values) - r.read; left > 0 {
+		r.p.pay(quota.Work{Read: min(left, streamWindow)}, quota.Large)
 	}
 }
 

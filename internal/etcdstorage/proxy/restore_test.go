@@ -104,6 +104,7 @@ func TestOffsetIsShared(t *testing.T) {
 		return ""
 	})
 	for name, s := range map[string]*served{"the replica": replica, "one that starts afterwards": start(t, configure(t, core.Endpoint))} {
+		s.knows(t, 2) // all records of replicas are written
 		c := s.Client
 		put := must.Get(c.Put(ctx, "k", "v")).Or(t)
 		got := must.Get(c.Get(ctx, "k")).Or(t)

@@ -14,10 +14,12 @@ const leftAtLeast = 64
 // seats bounds how many requests are with the core at one time, and lets the others in in the order in which they came. It is safe for
 // concurrent use. Its zero value lets everybody in.
 type seats struct {
-	// count is how many there are; 0 is as many as are wanted. most is how many may wait; 0 is any number. Neither may change once it is used.
-	count, most int
+	// bounded is set unless there are as many as are wanted. most is how many may wait; 0 is any number. Neither may change once it is used.
+	bounded bool
+	most    int
 
 	mu      sync.Mutex
+	count   int
 	taken   int
 	waiting map[*seat]struct{}
 	queue   []*seat // in their order; those that left are not in waiting any more
@@ -32,7 +34,7 @@ type seat struct {
 // enter takes a seat: now is true if there is one. Otherwise granted is called once there is, from anyone who leaves, and must not block; ok is
 // false if too many wait already.
 func (s *seats) enter(place *seat, granted func()) (now, ok bool) {
-	if s.count <= 0 {
+	if !s.bounded {
 		return true, true
 	}
 	s.mu.Lock()
@@ -62,12 +64,32 @@ func (s *seats) enter(place *seat, granted func()) (now, ok bool) {
 
 // leave gives a seat, or the place in the queue, up. It may be called at any time and more than once.
 func (s *seats) leave(place *seat) {
-	if s.count <= 0 {
+	if !s.bounded {
 		return
 	}
 	next := s.pass(place)
 	if next != nil {
 		next()
+	}
+}
+
+// resize changes how many there are. If they become fewer, those that are taken stay until they are given up.
+func (s *seats) resize(count int) {
+	if !s.bounded {
+		return
+	}
+	var seated []*seat
+	s.mu.Lock()
+	for s.count = count; s.taken < s.count; s.taken++ {
+		next := s.next()
+		if next == nil {
+			break
+		}
+		seated = append(seated, next)
+	}
+	s.mu.Unlock()
+	for _, next := range seated {
+		next.granted()
 	}
 }
 
@@ -79,6 +101,17 @@ func (s *seats) pass(place *seat) (next func()) {
 		return nil
 	}
 	place.held = false
+	if s.taken <= s.count { // else there are fewer now
+		if next := s.next(); next != nil {
+			return next.granted
+		}
+	}
+	s.taken--
+	return nil
+}
+
+// next gives a seat to the first that waits; the caller holds the lock.
+func (s *seats) next() *seat {
 	for len(s.queue) > 0 {
 		first := s.queue[0]
 		s.queue[0] = nil
@@ -86,11 +119,10 @@ func (s *seats) pass(place *seat) (next func()) {
 		if _, waits := s.waiting[first]; waits {
 			delete(s.waiting, first)
 			first.held = true
-			return first.granted
+			return first
 		}
 	}
 	s.queue = nil
-	s.taken--
 	return nil
 }
 

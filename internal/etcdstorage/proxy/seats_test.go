@@ -11,7 +11,7 @@ import (
 // Seats are given in the order of asking; who leaves the queue gets none.
 func TestSeatsInOrder(t *testing.T) {
 	t.Parallel()
-	s := seats{count: 1, most: 3}
+	s := seats{bounded: true, count: 1, most: 3}
 	var order []string
 	var held, first, gone, last, refused seat
 	now, ok := s.enter(&held, nil)
@@ -37,7 +37,7 @@ func TestSeatsInOrder(t *testing.T) {
 // Those who come only to leave the queue again leave nothing behind, though the one seat is kept all the time; those who stay keep their order.
 func TestSeatsOfThoseWhoLeft(t *testing.T) {
 	t.Parallel()
-	s := seats{count: 1}
+	s := seats{bounded: true, count: 1}
 	var order []int
 	var held seat
 	var stay [10]seat
@@ -59,5 +59,32 @@ func TestSeatsOfThoseWhoLeft(t *testing.T) {
 	}
 	if taken, waiting := s.inUse(); fmt.Sprint(order) != "[0 1 2 3 4 5 6 7 8 9]" || taken != 0 || waiting != 0 {
 		t.Errorf("order %v, %d taken, %d waiting", order, taken, waiting)
+	}
+}
+
+// If there are more seats, those that wait get them at once; if there are fewer, those that are taken are not given on.
+func TestSeatsChange(t *testing.T) {
+	t.Parallel()
+	s := seats{bounded: true, count: 2}
+	var places [6]seat
+	granted := 0
+	for i := range places {
+		s.enter(&places[i], func() { granted++ })
+	}
+	s.resize(4)
+	if taken, waiting := s.inUse(); granted != 2 || taken != 4 || waiting != 2 {
+		t.Errorf("%d were granted, %d are taken, %d wait", granted, taken, waiting)
+	}
+	s.resize(1)
+	for i := range 3 {
+		s.leave(&places[i])
+	}
+	if taken, waiting := s.inUse(); granted != 2 || taken != 1 || waiting != 2 {
+		t.Errorf("with fewer: %d were granted, %d are taken, %d wait", granted, taken, waiting)
+	}
+	s.leave(&places[3])
+	s.leave(&places[4])
+	if taken, waiting := s.inUse(); granted != 4 || taken != 1 || waiting != 0 {
+		t.Errorf("one by one: %d were granted, %d are taken, %d wait", granted, taken, waiting)
 	}
 }

@@ -124,7 +124,9 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	}
 	hub := watch.New(watch.Config{})
 	defer hub.Close()
-	(&Proxy{cfg: Config{Registry: registry}, log: logr.Discard()}).exportWatches(hub)
+	p := &Proxy{cfg: Config{Registry: registry}, log: logr.Discard()}
+	p.exportWatches(hub)
+	p.exportBudgets()
 	return nil
 }
 

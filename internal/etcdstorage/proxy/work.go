@@ -48,7 +48,7 @@ func (p *Proxy) fewKeys(c *cost) bool {
 	if keys += tombstones; !known || keys*spans > c.most || c.heavy(scanned) {
 		return false
 	}
-	c.work.Keys = keys * spans
+	c.work.Keys, c.found = keys*spans, keys*spans
 	if !c.deletes {
 		c.work.Values, c.work.Scanned = keys*spans, scanned
 	}
@@ -72,8 +72,10 @@ func logged(bytes int) quota.Work {
 }
 
 const (
-	// smallKeys is how many keys the core may look at for a small request: they take it some 2 ms.
-	smallKeys = 10_000
+	// smallKeys is how many keys the core may look at for a small request: they take it some 2 ms. smallBytes are those
+	// that it may read for one: as many as a page of 500 objects of 2 KiB has.
+	smallKeys  = 10_000
+	smallBytes = 1 << 20
 	// mostLearnt are the ranges of which it is known how many keys they have; then all are forgotten.
 	mostLearnt = 4096
 )
@@ -109,19 +111,55 @@ func (l *learnt) learn(span uint64, keys int64) {
 }
 
 // estimate prices a range by the keys that it had last, and by those that the tenant has deleted: it is not known where they
-// were. One that may have many, by what is known of the tenant, is a large request, however small its response is.
+// were. One that may have many, by what is known of the tenant, is a large request, however small its response is. So is
+// one whose response is expected to be large: as it was last, or by what the tenant's keys have on average.
 func (p *Proxy) estimate(c *cost, request []byte) {
 	c.span = p.learnt.hash(wire.SpanOf(request))
-	all, tombstones, counted := p.ledger.mostKeys()
-	keys, known := p.learnt.keys(c.span)
-	if !known {
-		keys, known = all, counted
+	keys, tombstones, known := p.keysOf(c)
+	bytes, sized := p.learnt.keys(c.asked)
+	if !sized {
+		bytes = p.ledger.expectedOf(min(c.values, keys))
 	}
 	c.tombstones = tombstones
-	c.list = c.list || !known || keys+tombstones > smallKeys
+	c.list = c.list || !known || keys+tombstones > smallKeys || bytes > smallBytes
 	if !c.list {
 		p.expect(c, keys)
 	}
+}
+
+// keysOf is how many keys a range had last, or the tenant has at most, and how many it has deleted.
+func (p *Proxy) keysOf(c *cost) (keys, tombstones int64, known bool) {
+	all, tombstones, counted := p.ledger.mostKeys()
+	if keys, known = p.learnt.keys(c.span); !known {
+		keys, known = all, counted
+	}
+	return keys, tombstones, known
+}
+
+// unseen pays for what the core may have done for a request without telling: its response was given up, or is too large,
+// or the core was lost. It is what the ledger knows of the request's ranges. unread are the bytes of a response that the
+// core has made; read pays for them.
+func (p *Proxy) unseen(c *cost, unread int64) {
+	var more quota.Work
+	keys, values := c.found, c.values
+	if c.span != 0 {
+		keys, _, _ = p.keysOf(c)
+		values = min(values, keys)
+		more.Keys = max(keys+c.tombstones-c.work.Keys, 0)
+		if c.scans {
+			more.Values, more.Scanned = max(keys-c.work.Values, 0), max(p.ledger.mostOf(keys)-c.work.Scanned, 0)
+		}
+	}
+	if c.removes {
+		more.Deleted = keys
+	}
+	if c.leases {
+		more.Values = max(unread/leaseBytes-c.work.Values, 0)
+	}
+	if unread == 0 {
+		more.Read = max(p.ledger.expectedOf(values)-c.work.Read, 0)
+	}
+	p.pay(more, c.class())
 }
 
 // expect prices a range by the keys that it may have.
@@ -145,12 +183,16 @@ func (p *Proxy) price(c *cost) quota.Work {
 	return c.work
 }
 
-// paid takes the price of a large request, which has its seat now, and returns how long to wait for it.
+// paid takes the price of a large request, which has its seat now, and returns how long to wait for it. A small one has
+// paid before, but if it had to wait for its seat, those before it may have needed more than they had paid.
 func (r *rpc) paid() (wait time.Duration, err error) {
-	if !r.cost.list {
-		return 0, nil
+	switch {
+	case r.cost.list:
+		return r.p.take(r.p.price(&r.cost), quota.Large)
+	case r.waited:
+		return r.p.overdue()
 	}
-	return r.p.take(r.p.price(&r.cost), quota.Large)
+	return 0, nil
 }
 
 // counted corrects the price of a range by the keys that it has had.
@@ -183,12 +225,14 @@ func (r *rpc) weigh() error {
 		n, counted := counts[span]
 		if !counted {
 			var err error
-			if n, err = r.p.countKeys(ctx, span); err != nil {
+			n, err = r.p.countKeys(ctx, span)
+			work.Calls, work.Keys = work.Calls+1, work.Keys+n+tombstones
+			if err != nil {
 				return err
 			}
 			counts[span] = n
-			work.Calls, work.Keys = work.Calls+1, work.Keys+n+tombstones
 		}
+		r.cost.found += n
 		work.Values, work.Scanned = work.Values+n, work.Scanned+r.p.scanned(&r.cost, n) // a compare reads them
 		if left -= max(n+tombstones, 1); left < 0 || r.cost.heavy(work.Scanned) {
 			return r.p.tooMuch(r.s.Method, r.cost.most)
@@ -197,12 +241,14 @@ func (r *rpc) weigh() error {
 	return nil
 }
 
-// countKeys asks the core how many keys a range has: a read of its index, outside of the apply loop.
+// countKeys asks the core how many keys a range has: a read of its index, outside of the apply loop. If that fails it is
+// not known which of the tenant's keys the core has looked at: all of them count.
 func (p *Proxy) countKeys(ctx context.Context, span wire.Span) (int64, error) {
 	request := &etcdserverpb.RangeRequest{Key: []byte(span.Key), RangeEnd: []byte(span.End), CountOnly: true, Serializable: true}
 	var answer etcdserverpb.RangeResponse
 	if err := p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
-		return 0, err
+		keys, _, _ := p.ledger.mostKeys()
+		return keys, err
 	}
 	return answer.Count, nil
 }

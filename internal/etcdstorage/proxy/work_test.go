@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -244,6 +245,36 @@ func TestDeletedKeysArePaidFor(t *testing.T) {
 	later := must.Get(direct.Put(t.Context(), "/b/k", "")).Or(t)
 	must.Get(direct.Compact(t.Context(), later.Header.Revision)).Or(t)
 	testkit.Eventually(t, "the compaction to be noticed", func() string { return text(txn()) })
+}
+
+// How large a value is that is read nobody knows before. Of those that were let in, none gets to the core while what those
+// before it have turned out to need is more than may come at once.
+func TestWhatWaitsForASeatPaysForThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	const rate, inFlight, size, calls = 200, 2, 1 << 20, 200
+	core := testkit.NewEtcd(t)
+	must.Get(client(t, core.Endpoint).Put(t.Context(), "/a/large", strings.Repeat("v", size))).Or(t)
+	cfg := configure(t, core.Endpoint)
+	cfg.UnitsPerSecond, cfg.InFlight = rate, inFlight
+	p := start(t, cfg)
+	must.Do(t, p.Ready(t.Context()))
+	p.knows(t, 1)
+	var work sync.WaitGroup
+	before, begun := handled(t, core.Endpoint)["Range"], time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	kv := raw(t, p.Endpoint)
+	for range calls {
+		work.Go(func() {
+			_, _ = etcdserverpb.NewKVClient(kv).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("large")})
+		})
+	}
+	work.Wait()
+	each := quota.Work{Calls: 1, Read: size}.Units()
+	units := (handled(t, core.Endpoint)["Range"] - before) * each
+	if most := rate*(2+time.Since(begun).Seconds()) + inFlight*each + calls; units == 0 || units > most {
+		t.Errorf("%.0f units of the core's work in %v, want at most %.0f", units, time.Since(begun), most)
+	}
 }
 
 // assault repeats an attack from 32 goroutines for a second, while a neighbor puts.

@@ -142,6 +142,7 @@ func (p *program) proxyConfig() proxy.Config {
 		HistoryBytes:    p.options.historyBytes,
 		Leases:          p.options.quotaLeases, Watches: p.options.quotaWatches,
 		UnitsPerSecond: p.options.unitsPerSecond, InFlight: p.options.inFlight, Lists: p.options.lists,
+		Replicas:            p.options.replicas,
 		KeepAlivesPerSecond: p.options.keepAlivesPerSecond, WatchMessagesPerSecond: p.options.watchMessagesPerSecond,
 		Streams: p.options.streams, StreamsPerConnection: p.options.streamsPerConnection, AnswerBytes: p.options.answerBytes,
 		ConnectionsPerIdentity: p.options.connectionsPerIdentity, IdleTime: p.options.idleTime,

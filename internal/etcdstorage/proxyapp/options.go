@@ -35,7 +35,7 @@ type options struct {
 	quotaLeases, quotaWatches                                 int
 	unitsPerSecond                                            float64
 	replaced                                                  []string // flags of before that were given
-	inFlight, lists                                           int
+	inFlight, lists, replicas                                 int
 	keepAlivesPerSecond                                       float64
 	watchMessagesPerSecond                                    float64
 	streams, streamsPerConnection                             int
@@ -46,8 +46,9 @@ type options struct {
 	logging                                                   plain.Options
 }
 
-// Defaults of the budgets of one replica. They are made so that ten tenants with three replicas each, all at their budgets at one time,
-// leave a core of the shipped size (2 GiB of memory, a database of 4 GiB) working, and so that an API server does not notice them.
+// Defaults of the budgets: units and requests in flight are the tenant's, the others those of one replica. They are made so that ten tenants with
+// three replicas each, all at their budgets at one time, leave a core of the shipped size (2 GiB of memory, a database of 4 GiB) working, and so
+// that an API server does not notice them.
 const (
 	defaultUnits                = 4000 // gets of small keys; 62.5 MiB of lists, 7.8 MiB of puts, or a million keys counted
 	defaultInFlight             = 8
@@ -64,7 +65,7 @@ func newOptions() *options {
 	return &options{
 		systemPrefix: tenancy.DefaultSystemPrefix, listenAddress: ":2379", healthAddress: ":8081", metricsAddress: ":8080",
 		drainTimeout: 20 * time.Second, maxRequestBytes: proxy.DefaultMaxRequestBytes,
-		unitsPerSecond: defaultUnits, inFlight: defaultInFlight, keepAlivesPerSecond: defaultKeepAlives,
+		unitsPerSecond: defaultUnits, inFlight: defaultInFlight, replicas: 1, keepAlivesPerSecond: defaultKeepAlives,
 		watchMessagesPerSecond: defaultWatchMessages,
 		streams:                defaultStreams, streamsPerConnection: defaultStreamsPerConnection, answerBytes: proxy.DefaultAnswerBytes,
 		historyBytes: defaultHistory, connectionsPerIdentity: defaultConnections, idleTime: defaultIdle,
@@ -98,13 +99,15 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 means no limit.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 means no limit.")
 	fs.Float64Var(&o.unitsPerSecond, "max-units-per-second", o.unitsPerSecond,
-		"How much work per second this replica lets the tenant give to the core, in units: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
+		"How much work per second the tenant may give to the core through all replicas, in units, an equal share of it through each: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
 	o.addReplaced(fs)
 	fs.IntVar(&o.inFlight, "max-in-flight", o.inFlight,
-		"How many requests of this replica the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. 0 means no limit.")
+		"How many requests of all replicas the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. Each replica has its share, at least 1. 0 means no limit.")
+	fs.IntVar(&o.replicas, "replicas", o.replicas,
+		`How many replicas of this tenant's proxy there are, where they cannot know it of each other, as with --system-prefix="": --max-units-per-second, --max-in-flight and --max-lists-in-flight are divided among them.`)
 
 	fs.IntVar(&o.lists, "max-lists-in-flight", o.lists,
-		"How many requests with a possibly large response (ranges of more than 500 keys or without a limit, and RangeStreams) the core processes for this replica at a time. They have their own limit, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
+		"How many requests with a possibly large response (ranges of more than 500 keys or without a limit, and RangeStreams) the core processes for all replicas at a time; each has its share, at least 1. They have their own limit, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
 	fs.Float64Var(&o.keepAlivesPerSecond, "max-keep-alives-per-second", o.keepAlivesPerSecond,
 		"How many keep-alives of leases per second this replica forwards, after a burst of two seconds; others wait. 0 means no limit.")
 	fs.Float64Var(&o.watchMessagesPerSecond, "max-watch-messages-per-second", o.watchMessagesPerSecond,

@@ -242,6 +242,9 @@ func (o *options) checkLimits() error {
 	if o.answerBytes < leastAnswerBytes {
 		errs = append(errs, fmt.Errorf("--max-answer-bytes %d is out of range: use at least %d", o.answerBytes, leastAnswerBytes))
 	}
+	if o.replicas < 1 {
+		errs = append(errs, fmt.Errorf("--replicas %d is out of range: use the number of proxies of this tenant, at least 1", o.replicas))
+	}
 	for _, flag := range o.replaced {
 		errs = append(errs, fmt.Errorf("%s was replaced: use --max-units-per-second, of which a get of a small key takes 1 and a put 3", flag))
 	}

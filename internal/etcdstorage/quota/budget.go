@@ -25,6 +25,8 @@ type Budget struct {
 	perSecond, burst float64
 	level            float64 // for small requests; below 0 it is promised to those that wait
 	debt             float64 // of large requests
+	late             float64 // what small requests turned out to need in addition, as far as it is not paid back
+	spent            float64 // of both since the beginning
 	last             time.Time
 }
 
@@ -33,6 +35,13 @@ type Budget struct {
 func NewBudget(perSecond float64) *Budget {
 	burst := max(perSecond, 1)
 	return &Budget{perSecond: perSecond, burst: burst, level: burst}
+}
+
+// SetRate changes the rate. What is owed stays owed; more than the new burst is not kept.
+func (b *Budget) SetRate(now time.Time, perSecond float64) {
+	b.advance(now)
+	b.perSecond, b.burst = perSecond, max(perSecond, 1)
+	b.level = min(b.level, b.burst)
 }
 
 // Take takes the units of a request and returns how long to wait before it is let in. If that is longer than most nothing
@@ -49,18 +58,37 @@ func (b *Budget) Take(now time.Time, units float64, class Class, most time.Durat
 	if wait > most {
 		return wait, false
 	}
-	b.Correct(units, class)
+	b.use(units, class)
 	return wait, true
 }
 
 // Correct takes units that turned out to be needed in addition, or gives back those that were not.
 func (b *Budget) Correct(units float64, class Class) {
+	b.use(units, class)
+	if class == Small {
+		b.late = max(b.late+units, 0)
+	}
+}
+
+func (b *Budget) use(units float64, class Class) {
+	b.spent += units
 	if class == Large {
 		b.debt = max(b.debt+units, 0)
 		return
 	}
 	b.level = min(b.level-units, b.burst)
 }
+
+// Overdue returns how long a small request that was let in some time ago must wait, because those before it have turned
+// out to need much more than was taken for them: more than the burst. If that is longer than most, ok is false.
+func (b *Budget) Overdue(now time.Time, most time.Duration) (wait time.Duration, ok bool) {
+	b.advance(now)
+	wait = time.Duration(min(max(b.late-b.burst, 0)/b.smallRate()*float64(time.Second), float64(1<<62)))
+	return wait, wait <= most
+}
+
+// Spent is how many units were taken since the beginning, less those that were given back.
+func (b *Budget) Spent() float64 { return b.spent }
 
 // smallRate is what small requests get while large ones are paid for, and otherwise.
 func (b *Budget) smallRate() float64 {
@@ -93,6 +121,7 @@ func (b *Budget) advance(now time.Time) {
 	}
 	paid := min(b.debt, gain*largeShare)
 	b.level += gain - paid
+	b.late = max(b.late-(gain-paid), 0)
 	if over := b.level - b.burst; over > 0 {
 		b.level = b.burst
 		paid += over

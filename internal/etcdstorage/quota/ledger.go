@@ -59,6 +59,14 @@ func (l *Ledger) Most() Size {
 // MostOf is how many bytes a number of the keys may have.
 func (l *Ledger) MostOf(keys int64) int64 { return min(l.Most().Bytes, keys*l.largest) }
 
+// ExpectedOf is how many bytes a number of the keys have, if they are as large as the average.
+func (l *Ledger) ExpectedOf(keys int64) int64 {
+	if l.used.Keys == 0 {
+		return 0
+	}
+	return int64(float64(min(keys, l.used.Keys)) / float64(l.used.Keys) * float64(l.used.Bytes))
+}
+
 // Revision is that of the last change that the ledger was told of.
 func (l *Ledger) Revision() int64 { return l.revision }
 

@@ -34,6 +34,11 @@ func DeriveLeaseSpace(p Prefix) LeaseSpace {
 	return LeaseSpace{tag: uint32(binary.BigEndian.Uint64(sum[:])%maxTag) + 1}
 }
 
+// OwnLease returns a lease of the core that is no tenant's: the proxies' own.
+func OwnLease(draw uint32) int64 {
+	return int64(maxTag+1)<<tagShift | int64(min(draw, math.MaxUint32-1))
+}
+
 // ParseLeaseSpace reads a chosen tag, as in --lease-space: a decimal number from 1 to 2147483646.
 func ParseLeaseSpace(text string) (LeaseSpace, error) {
 	tag, err := strconv.ParseUint(text, 10, 32)

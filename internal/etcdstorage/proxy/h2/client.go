@@ -463,6 +463,7 @@ func (c *Conn) onHeaders(id uint32, fields []hpack.HeaderField, end bool, b *Bat
 	switch {
 	case end:
 		s.remoteEnded.Store(true)
+		status.Answered = true
 		if !isGRPC {
 			status = Status{Code: codes.Unavailable, Message: notGRPC}
 		}

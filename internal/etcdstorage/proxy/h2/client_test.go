@@ -109,17 +109,17 @@ func TestBadAnswers(t *testing.T) {
 		data   string
 		answer func(p *peer, id uint32)
 	}{
-		"well, in pieces": {h2.Status{}, "hello", func(p *peer, id uint32) {
+		"well, in pieces": {h2.Status{Answered: true}, "hello", func(p *peer, id uint32) {
 			p.headers(id, p.encode(head...), false)
 			for _, b := range message("hello") {
 				_ = p.WriteData(id, false, []byte{b})
 			}
 			p.headers(id, p.encode("grpc-status", "0"), true)
 		}},
-		"an error alone": {h2.Status{Code: codes.OutOfRange, Message: "a b%"}, "", func(p *peer, id uint32) {
+		"an error alone": {h2.Status{Code: codes.OutOfRange, Message: "a b%", Answered: true}, "", func(p *peer, id uint32) {
 			p.headers(id, p.encode(append(head, "grpc-status", "11", "grpc-message", "a%20b%")...), true)
 		}},
-		"an error before the request has ended": {h2.Status{Code: codes.OutOfRange}, "", func(p *peer, id uint32) {
+		"an error before the request has ended": {h2.Status{Code: codes.OutOfRange, Answered: true}, "", func(p *peer, id uint32) {
 			p.headers(id, p.encode(append(head, "grpc-status", "11")...), true)
 		}},
 		"OK without a message": {h2.Status{Code: codes.Unavailable, Message: notGRPC}, "", func(p *peer, id uint32) {
@@ -152,7 +152,7 @@ func TestBadAnswers(t *testing.T) {
 		"away, unseen": {h2.Status{Code: codes.Unavailable, Message: "etcd-storage-proxy: the core etcd is unreachable", Unprocessed: true}, "", func(p *peer, _ uint32) {
 			_ = p.WriteGoAway(0, http2.ErrCodeNo, nil)
 		}},
-		"away, seen": {h2.Status{}, "hello", func(p *peer, id uint32) {
+		"away, seen": {h2.Status{Answered: true}, "hello", func(p *peer, id uint32) {
 			_ = p.WriteGoAway(id, http2.ErrCodeNo, nil)
 			p.headers(id, p.encode(head...), false)
 			_ = p.WriteData(id, false, message("hello"))

@@ -15,6 +15,9 @@ type Status struct { //nolint:errname // it is also the status OK
 	Message string
 	// Unprocessed is set by the client side when the core has certainly not begun with the call, so that it may be made again.
 	Unprocessed bool
+	// Answered is set by the client side when the core itself has said how the call ended. Otherwise it may have done what
+	// it was asked for, or still be doing it.
+	Answered bool
 	// Unread is set by the client side to the bytes of a response that the core has made and nobody has taken.
 	Unread int64
 }

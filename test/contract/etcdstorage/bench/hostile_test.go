@@ -31,7 +31,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
-// asHostile makes the test binary a hostile tenant: the attack and the address in it. It is a process of its own, and a nice one, as in makeNoise.
+// asHostile makes the test binary a hostile tenant: the attack and the addresses in it, with commas between them. It is a process of its own, and a nice one, as in makeNoise.
 const asHostile = "MOORING_BENCH_AS_HOSTILE"
 
 // control is not an attack: as many goroutines that keep the processors busy and call nobody. What it does to the neighbor is the machine's share.
@@ -58,12 +58,13 @@ func hostileLoads() map[string]attacks.Load {
 
 // beHostile is the process of asHostile. It ends with SIGTERM, and prints how many calls and messages it made.
 func beHostile(what string) error {
-	name, address, _ := strings.Cut(what, "@")
+	name, list, _ := strings.Cut(what, "@")
+	addresses := strings.Split(list, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	var conns []*grpc.ClientConn
-	for range connections {
-		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	for i := range connections {
+		conn, err := grpc.NewClient("passthrough:///"+addresses[i%len(addresses)], grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
@@ -73,6 +74,9 @@ func beHostile(what string) error {
 	fmt.Println(hostileLoads()[name](ctx, conns))
 	return nil
 }
+
+// replicas are those of the hostile tenant's proxy.
+const replicas = 2
 
 // The quiet tenant's operations.
 func quietOperations() []string { return []string{"put", "get", "list", "watch"} }
@@ -108,8 +112,8 @@ func (q *quietTenant) measure(b *testing.B, noticed *attacks.Neighbor, length ti
 }
 
 // BenchmarkHostile prints a quiet tenant's p50 and p99 of put, get, list and watch (a put until its event) alone and alongside a tenant that
-// attacks with one RPC at full speed, and alongside processors that are busy with nothing, both with the shipped budgets. They take turns in
-// rounds of a second. What is judged is generous, since the machine is shared: that the quiet tenant is served at all.
+// attacks with one RPC at full speed through two proxies, and alongside processors that are busy with nothing, all with the shipped budgets. They
+// take turns in rounds of a second. What is judged is generous, since the machine is shared: that the quiet tenant is served at all.
 func BenchmarkHostile(b *testing.B) {
 	endpoint, _ := tenantproxy.StartEtcd(b, true)
 	shipped := []string{
@@ -120,9 +124,13 @@ func BenchmarkHostile(b *testing.B) {
 	for i := range 100 {
 		must.Get(quiet.client.Put(b.Context(), fmt.Sprintf("list/%04d", i), strings.Repeat("v", 1024))).Or(b)
 	}
-	hostile := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
-	address := waiting(b, hostile)
-	attacks.PutData(b, tenantproxy.Dial(b, address), "")
+	var hostile []string
+	for range replicas {
+		proxy := tenantproxy.NewBinary(b, endpoint, "/hostile/", "hostile", append(slices.Clone(shipped), "--quota-history-bytes=268435456", "--quota-leases=1000")...)
+		hostile = append(hostile, waiting(b, proxy))
+	}
+	attacks.PutData(b, tenantproxy.Dial(b, hostile[0]), "")
+	address := strings.Join(hostile, ",")
 	quiet.events = quiet.client.Watch(b.Context(), "watched", clientv3.WithCreatedNotify())
 	<-quiet.events
 	rounds := number(b, "MOORING_BENCH_SECONDS", 2)
