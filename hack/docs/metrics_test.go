@@ -90,7 +90,7 @@ func TestEveryPlaceThatMakesMetricsIsAsked(t *testing.T) {
 	asked := []string{
 		"docloud/admissionapp.NewMetrics", "docloud/balancers.NewMetrics", "docloud/cached.RegisterAge", "docloud/clustertag.NewMetrics", "docloud/csi.NewMetrics", "docloud/doapi.NewMetrics", "docloud/firewalls.NewMetrics", "docloud/leftovers.NewMetrics",
 		"docloud/machines.newReporter", "docloud/machines.newTokenCollector", "docloud/shutdowns.NewMetrics",
-		"etcdstorage/controller.NewMetrics", "etcdstorage/controller.registerCore", "etcdstorage/proxy.counters", "etcdstorage/proxy.exportWatches", "etcdstorage/proxy.gauges", "etcdstorage/proxy.newMetrics",
+		"etcdstorage/controller.NewMetrics", "etcdstorage/controller.registerCore", "etcdstorage/proxy.counters", "etcdstorage/proxy.exportBudgets", "etcdstorage/proxy.exportWatches", "etcdstorage/proxy.gauges", "etcdstorage/proxy.newMetrics",
 		"etcdstorage/proxyapp.newReadiness", "etcdstorage/proxyapp.newReporter", "nodesync/controller.NewMetrics",
 		"platform/buildinfo.Collector", "platform/certreload.Collector", "routereflector/controller.NewMetrics",
 	}
