@@ -43,7 +43,7 @@ func NewEtcd(tb testing.TB) *Etcd {
 		return e
 	}
 	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-")}
-	e.start(tb, "http://127.0.0.1:0")
+	e.start(tb, "http://"+FreeAddress(tb))
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	must.Do(tb, err)
 	e.Client = client

@@ -25,7 +25,7 @@ func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config, flags ...str
 		flags: append([]string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()}, flags...),
 	}
 	shared.mu.Unlock()
-	e.start(tb, "https://127.0.0.1:0")
+	e.start(tb, "https://"+FreeAddress(tb))
 	tb.Cleanup(func() { e.process.Stop() })
 	e.Client = e.Connect(tb, clientv3.Config{TLS: config})
 	return e
@@ -38,7 +38,7 @@ func NewEtcdWith(tb testing.TB, flags ...string) *Etcd {
 	shared.mu.Lock()
 	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-with-"), flags: flags}
 	shared.mu.Unlock()
-	e.start(tb, "http://127.0.0.1:0")
+	e.start(tb, "http://"+FreeAddress(tb))
 	tb.Cleanup(func() { e.process.Stop() })
 	e.Client = e.Connect(tb, clientv3.Config{})
 	return e
