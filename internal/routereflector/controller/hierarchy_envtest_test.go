@@ -66,6 +66,13 @@ func testFlatToHierarchicalAndBack(t *testing.T, newStage stageMaker) {
 		}
 		return ""
 	})
+	// No step waits for a client that somebody else's step does not concern, and the next one is judged by all sessions.
+	testkit.Eventually(t, "the sessions of the new node", func() string {
+		if n := s.sim.Unsettled(); n > 0 {
+			return fmt.Sprint(n, " are not Established")
+		}
+		return ""
+	})
 	written := slices.DeleteFunc(p.tap.written(), func(r string) bool {
 		return strings.Contains(r, "/events") || strings.HasSuffix(r, "/status")
 	})

@@ -132,6 +132,13 @@ func (s *Simulator) Changes() []Change {
 	return append([]Change(nil), s.changes...)
 }
 
+// Unsettled counts the sessions of reflectors that are not Established now.
+func (s *Simulator) Unsettled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.net.unsettled("", s.options.Clock.Now(), s.options.Up)
+}
+
 // Written counts the statuses written so far.
 func (s *Simulator) Written() int {
 	s.mu.Lock()
