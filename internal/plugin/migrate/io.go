@@ -144,6 +144,14 @@ func applyStorage(ctx context.Context, client dynamic.Interface, c predecessor.C
 		return "", fmt.Errorf("reading the one that there may be: %w", err)
 	}
 	existed := err == nil
+	if existed && !dryRun && applied(before) {
+		// A write in which nothing differs would still store the defaults that the object got when it was read.
+		rehearsal := metav1.ApplyOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}
+		then, err := resource.Apply(ctx, c.Name, &unstructured.Unstructured{Object: c.Object}, rehearsal)
+		if err == nil && alike(before, then) {
+			return "unchanged", nil
+		}
+	}
 	after, err := resource.Apply(ctx, c.Name, &unstructured.Unstructured{Object: c.Object}, options)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -158,6 +166,13 @@ func applyStorage(ctx context.Context, client dynamic.Interface, c predecessor.C
 		return "unchanged", nil
 	}
 	return "configured", nil
+}
+
+// applied reports that this command has applied an object before.
+func applied(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == fieldManager && f.Operation == metav1.ManagedFieldsOperationApply
+	})
 }
 
 // conflictFields names the fields of others in a conflict of server-side apply.
