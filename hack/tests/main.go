@@ -208,8 +208,8 @@ func split(module string, all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes: of two processors
-// three packages used two thirds. Many more than five do not help: each has an API server and an etcd that cost as long as they run, and on a slow
+// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for
+// processes: of two processors three packages used two thirds. Many more than five do not help: each has an API server and an etcd that cost as long as they run, and on a slow
 // machine that was half of all. Those of the lab run one at a time: networks of machines, whose packets are counted, need the processors, and test
 // binaries that link Kubernetes' servers a gigabyte of memory each.
 func (g group) parallel() int {

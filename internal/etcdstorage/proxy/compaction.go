@@ -376,10 +376,15 @@ func (c *compaction) run(ctx context.Context) {
 	if c.record == "" {
 		return
 	}
+	keepFollowing(ctx, c.followed)
+}
+
+// keepFollowing follows something in the core again and again until ctx ends, after pauses that double until follow
+// reports that it worked for a while.
+func keepFollowing(ctx context.Context, follow func(context.Context) (worked bool)) {
 	pause := followPauseLeast
 	for ctx.Err() == nil {
-		started := c.followed(ctx)
-		if started {
+		if follow(ctx) {
 			pause = followPauseLeast
 		}
 		select {

@@ -87,21 +87,13 @@ func (r *replicas) run(ctx context.Context) {
 	if r.prefix == "" {
 		return
 	}
-	pause := followPauseLeast
-	for ctx.Err() == nil {
+	keepFollowing(ctx, func(ctx context.Context) (worked bool) {
 		began := clock()
 		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
 			r.p.log.V(1).Info("The replicas of this proxy are not being followed", "error", err.Error())
 		}
-		if clock().Sub(began) > r.expiry {
-			pause = followPauseLeast
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, followPauseMost)
-	}
+		return clock().Sub(began) > r.expiry
+	})
 }
 
 // follow records this replica, and follows all until that fails.

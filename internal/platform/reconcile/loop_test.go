@@ -123,6 +123,26 @@ func seconds(of ...int) (out []time.Duration) {
 
 // What a pass says of the next one replaces what an earlier one said where the last one has the last word; what somebody
 // asks for stays. A time that is over with nothing to do is no pass.
+// Where keys are only reasons for one round, all that fail wait together; each would be tried again by itself otherwise.
+func TestFailuresOfAllKeysWaitTogether(t *testing.T) {
+	t.Parallel()
+	for as, want := range map[string][]time.Duration{
+		"resync": {0, 0, 1 * time.Second, 5 * time.Second}, // both have failed once: the third failure is the third of one backoff
+		"":       {0, 0, 1 * time.Second, 1 * time.Second, 3 * time.Second, 3 * time.Second, 7 * time.Second, 7 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := start(t, reconcile.LoopOptions{FirstRetry: time.Second, LastRetry: 5 * time.Minute, RetryAs: as})
+			r.mu.Lock()
+			r.result.Failed = true
+			r.mu.Unlock()
+			r.Add("service")
+			r.Add("resync")
+			wait(10 * time.Second)
+			r.expect(t, "retried as "+as, want...)
+		})
+	}
+}
+
 func TestTheLastResultSaysWhenTheNextPassIs(t *testing.T) {
 	t.Parallel()
 	for _, last := range []bool{true, false} {
