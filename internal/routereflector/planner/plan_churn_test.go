@@ -196,20 +196,14 @@ func (h *history) witness(w rr.World) rr.World {
 func (h *history) settled() rr.World {
 	w := settled(h.world)
 	// Who is lost changes what sessions there are, and so who is lost.
-	for range 8 {
-		if len(h.world.Topology.Status.LostReflectors) == 0 && len(h.dead) == 0 {
-			break
-		}
-		w = h.witness(w)
-		before := h.world
-		h.world.Topology.Status.LostReflectors, h.world.Nodes = w.Topology.Status.LostReflectors, w.Nodes
+	for known := len(h.world.Topology.Status.LostReflectors) == 0 && len(h.dead) == 0; !known; {
 		w = h.witness(settled(h.world))
-		if cmp.Equal(before.Topology.Status.LostReflectors, h.world.Topology.Status.LostReflectors) &&
-			slices.EqualFunc(before.Nodes, h.world.Nodes, func(a, b rr.Node) bool {
+		was := h.world
+		h.world.Topology.Status.LostReflectors, h.world.Nodes = w.Topology.Status.LostReflectors, w.Nodes
+		known = cmp.Equal(was.Topology.Status.LostReflectors, h.world.Topology.Status.LostReflectors) &&
+			slices.EqualFunc(was.Nodes, h.world.Nodes, func(a, b rr.Node) bool {
 				return a.Dead == b.Dead && a.LostSince.Equal(b.LostSince)
-			}) {
-			break
-		}
+			})
 	}
 	for _, s := range w.Sightings {
 		n, _ := w.Node(s.Node)
@@ -247,7 +241,7 @@ func (h *history) step() bool {
 	}
 	step, after := p.Steps[0], After(w, p.Steps[0])
 	h.modest(step)
-	h.settledBefore(w, step)
+	h.settledBefore(w, step, p)
 	safe(h.T)(w, after, p)
 	h.bounded(w, after, p)
 	h.world, h.writes = after, h.writes+1
@@ -263,8 +257,9 @@ func (h *history) modest(step rr.Step) {
 }
 
 // settledBefore: no reflector is promoted or demoted, and the mesh does not go, while a session of a reflector that stays is cut: but for
-// the client that has no session left with any, once the mesh is off. A node that made itself a reflector holds nothing up.
-func (h *history) settledBefore(w rr.World, step rr.Step) {
+// the client that has no session left with any, once the mesh is off. A node that made itself a reflector holds nothing up. A spare that
+// replaces a lost reflector passes nothing on before, so that it waits for a session of its own and for nobody else's.
+func (h *history) settledBefore(w rr.World, step rr.Step, p rr.Plan) {
 	w = w.Honest()
 	if step.Kind != rr.Promote && step.Kind != rr.MeshOff && (step.Kind != rr.Demote || gate.GatedByMesh(&w)) {
 		return
@@ -273,21 +268,29 @@ func (h *history) settledBefore(w rr.World, step rr.Step) {
 	if step.Kind != rr.Demote {
 		leaving = nil
 	}
-	stay := w.Working(leaving)
-	for _, r := range stay {
-		if !rr.AddressFamilies()[0].Up(&r) {
-			continue // no session of the family of which sessions are cut
+	stay := slices.DeleteFunc(w.Working(leaving), func(r rr.Node) bool { return !rr.AddressFamilies()[0].Up(&r) })
+	spare := step.Kind == rr.Promote && !w.Mesh.On && slices.ContainsFunc(p.Spares, func(s v1alpha1.Spare) bool { return s.Node == step.Node })
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if !rr.AddressFamilies()[0].Up(n) || !n.IsClient(&w.Topology) && !n.IsReflectorOf(&w.Topology) {
+			continue
 		}
-		for i := range w.Nodes {
-			n := &w.Nodes[i]
-			if n.Name == r.Name || !rr.AddressFamilies()[0].Up(n) || !n.IsClient(&w.Topology) && !n.IsReflectorOf(&w.Topology) || !h.isCut(n.IPv4, r.IPv4) {
-				continue
-			}
-			if alone := n.IsClient(&w.Topology) && !slices.ContainsFunc(stay, func(other rr.Node) bool { return !other.IPv4.IsValid() || !h.isCut(n.IPv4, other.IPv4) }); w.Mesh.On || !alone {
-				h.Fatalf("%s is done while %s has no session with %s", step, r.Name, n.Name)
-			}
+		apart := h.apart(n, stay)
+		alone := n.IsClient(&w.Topology) && !w.Mesh.On && (h.dead[n.Name] || len(apart) == len(stay))
+		switch {
+		case spare && n.Name == step.Node && alone && len(stay) > 0:
+			h.Fatalf("%s is done while it has no session with any reflector", step)
+		case !spare && !alone && len(apart) > 0:
+			h.Fatalf("%s is done while %s has no session with %s", step, apart[0].Name, n.Name)
 		}
 	}
+}
+
+// apart are those of the reflectors whose session with a node is cut.
+func (h *history) apart(n *rr.Node, reflectors []rr.Node) []rr.Node {
+	return slices.DeleteFunc(slices.Clone(reflectors), func(r rr.Node) bool {
+		return n.Name == r.Name || !h.isCut(n.IPv4, r.IPv4)
+	})
 }
 
 // bounded: one cluster ID, and no more paths than a flat topology has, but for those that nodes multiply which made themselves reflectors;
