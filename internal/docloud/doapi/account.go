@@ -48,19 +48,15 @@ type offer struct {
 
 // offers lists what DigitalOcean offers. It is all of them or an error.
 func offers(ctx context.Context, c *Client, path string) ([]offer, error) {
-	var found []offer
-	err := c.list(ctx, path, nil, func() (any, *page, func() int) {
-		found = nil
-		answer := &struct {
-			page
-			Regions []offer `json:"regions"`
-			Sizes   []offer `json:"sizes"`
-		}{}
-		return answer, &answer.page, func() int {
-			found = append(append(found, answer.Regions...), answer.Sizes...)
-			answer.Regions, answer.Sizes = nil, nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Regions []offer `json:"regions"`
+		Sizes   []offer `json:"sizes"`
+	}
+	return lister[answer, offer, string, offer]{
+		items:     func(a answer) ([]offer, page) { return append(a.Regions, a.Sizes...), a.page },
+		key:       func(o offer) string { return o.Slug },
+		translate: func(o offer) offer { return o },
+	}.all(ctx, c, path, nil)
 }

@@ -46,20 +46,14 @@ func (c *Client) CreateCertificate(ctx context.Context, r loadbalancer.Certifica
 
 // Certificates lists all certificates of the account (GET /v2/certificates). It is all of them or an error.
 func (c *Client) Certificates(ctx context.Context) ([]loadbalancer.Certificate, error) {
-	var found []loadbalancer.Certificate
-	err := c.list(ctx, certificatesPath, nil, func() (any, *page, func() int) {
-		found = nil
-		answer := &struct {
-			page
-			Certificates []wireCertificate `json:"certificates"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, one := range answer.Certificates {
-				found = append(found, one.translate())
-			}
-			answer.Certificates = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []wireCertificate `json:"certificates"`
+	}
+	return lister[answer, wireCertificate, string, loadbalancer.Certificate]{
+		items:     func(a answer) ([]wireCertificate, page) { return a.Items, a.page },
+		key:       func(w wireCertificate) string { return w.ID },
+		translate: wireCertificate.translate,
+	}.all(ctx, c, certificatesPath, nil)
 }

@@ -100,24 +100,14 @@ func (c *Client) GPUDroplets(ctx context.Context) ([]instance.Droplet, error) {
 }
 
 func (c *Client) droplets(ctx context.Context, query url.Values) ([]instance.Droplet, error) {
-	var found []instance.Droplet
-	err := c.list(ctx, "v2/droplets", query, func() (any, *page, func() int) {
-		found = nil
-		seen := map[int]bool{}
-		answer := &struct {
-			page
-			Droplets []droplet `json:"droplets"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, d := range answer.Droplets {
-				if !seen[d.ID] {
-					seen[d.ID] = true
-					found = append(found, d.translate())
-				}
-			}
-			answer.Droplets = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []droplet `json:"droplets"`
+	}
+	return lister[answer, droplet, int, instance.Droplet]{
+		items:     func(a answer) ([]droplet, page) { return a.Items, a.page },
+		key:       func(w droplet) int { return w.ID },
+		translate: droplet.translate,
+	}.all(ctx, c, "v2/droplets", query)
 }

@@ -36,26 +36,16 @@ func (w wireFirewall) translate() firewall.Observed { return firewall.Observed(w
 
 // Firewalls lists all firewalls of the account (GET /v2/firewalls). It is all of them or an error.
 func (c *Client) Firewalls(ctx context.Context) ([]firewall.Observed, error) {
-	var found []firewall.Observed
-	err := c.list(ctx, firewallsPath, nil, func() (any, *page, func() int) {
-		found = nil
-		seen := map[string]bool{}
-		answer := &struct {
-			page
-			Firewalls []wireFirewall `json:"firewalls"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, f := range answer.Firewalls {
-				if !seen[f.ID] {
-					seen[f.ID] = true
-					found = append(found, f.translate())
-				}
-			}
-			answer.Firewalls = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []wireFirewall `json:"firewalls"`
+	}
+	return lister[answer, wireFirewall, string, firewall.Observed]{
+		items:     func(a answer) ([]wireFirewall, page) { return a.Items, a.page },
+		key:       func(w wireFirewall) string { return w.ID },
+		translate: wireFirewall.translate,
+	}.all(ctx, c, firewallsPath, nil)
 }
 
 // Firewall reads one firewall (GET /v2/firewalls/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.

@@ -33,47 +33,65 @@ type page struct {
 // errTooManyPages is a list without an end.
 var errTooManyPages = errors.New("the list has no end")
 
-// list reads all pages. answer is where each page is decoded into, and collect takes its items and says how many distinct ones there are so far.
-//
-// Pages are read one after the other while the account changes: an item that moves from a page not yet read to one that was is missed. Then
-// there are fewer items than the last page's total says, and the list is read again; if it never adds up it is an error, since what
-// a list lacks is acted on.
-func (c *Client) list(ctx context.Context, path string, query url.Values, begin func() (answer any, info *page, collect func() int)) error {
-	const readings = 3
-	var got, total int
-	for range readings {
-		answer, info, collect := begin()
-		var err error
-		if got, total, err = c.pages(ctx, path, query, answer, info, collect); err != nil {
-			return err
-		}
-		if got >= total {
-			return nil
-		}
-	}
-	return &Error{Method: http.MethodGet, Route: path, Message: fmt.Sprintf("the pages hold %d items and the list says it has %d", got, total)}
+// lister says how one kind of list is read: A is the response of a page, W an item as the API writes it, K what tells
+// items apart, and T the item that callers get.
+type lister[A, W any, K comparable, T any] struct {
+	items     func(A) ([]W, page)
+	key       func(W) K
+	translate func(W) T
 }
 
-func (c *Client) pages(ctx context.Context, path string, query url.Values, answer any, info *page, collect func() int) (got, total int, err error) {
-	q := maps.Clone(query)
+// all reads all pages, each item once. It is all of them or an error.
+//
+// Pages are read one after the other while the account changes: an item that moves from a page not yet read to one that
+// was is missed. Then there are fewer items than the last page's total says, and the list is read again; if it never
+// adds up it is an error, since what a list lacks is acted on.
+func (l lister[A, W, K, T]) all(ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	const readings = 3
+	got, total := 0, 0
+	for range readings {
+		found, says, err := l.pages(ctx, c, path, query)
+		if err != nil {
+			return nil, err
+		}
+		if got, total = len(found), says; got >= total {
+			return found, nil
+		}
+	}
+	return nil, &Error{
+		Method: http.MethodGet, Route: path,
+		Message: fmt.Sprintf("the pages hold %d items and the list says it has %d", got, total),
+	}
+}
+
+// pages reads the pages once, and returns how many items the last one says there are.
+func (l lister[A, W, K, T]) pages(
+	ctx context.Context, c *Client, path string, query url.Values,
+) (found []T, total int, err error) {
+	q, seen := maps.Clone(query), map[K]bool{}
 	if q == nil {
 		q = url.Values{}
 	}
 	q.Set("per_page", strconv.Itoa(PageSize))
 	for number := 1; number <= mostPages; number++ {
+		var answer A
 		q.Set("page", strconv.Itoa(number))
-		*info = page{}
-		page := call{method: http.MethodGet, route: path, path: path, query: q, answer: answer}
+		request := call{method: http.MethodGet, route: path, path: path, query: q, answer: &answer}
 		if number > 1 {
-			page.atLeast = budget.Change // without it the pages before would have been read in vain
+			request.atLeast = budget.Change // without it the pages before would have been read in vain
 		}
-		if err := c.do(ctx, page); err != nil {
-			return 0, 0, err
+		if err := c.do(ctx, request); err != nil {
+			return nil, 0, err
 		}
-		got, total = collect(), info.Meta.Total
+		items, info := l.items(answer)
+		for _, item := range items {
+			if key := l.key(item); !seen[key] {
+				seen[key], found = true, append(found, l.translate(item))
+			}
+		}
 		if info.Links.Pages.Next == "" {
-			return got, total, nil
+			return found, info.Meta.Total, nil
 		}
 	}
-	return 0, 0, &Error{Method: http.MethodGet, Route: path, Message: errTooManyPages.Error()}
+	return nil, 0, &Error{Method: http.MethodGet, Route: path, Message: errTooManyPages.Error()}
 }

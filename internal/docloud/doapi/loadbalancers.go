@@ -70,26 +70,16 @@ func (w wireLoadBalancer) translate() loadbalancer.Observed {
 
 // LoadBalancers lists all load balancers of the account (GET /v2/load_balancers). It is all of them or an error.
 func (c *Client) LoadBalancers(ctx context.Context) ([]loadbalancer.Observed, error) {
-	var found []loadbalancer.Observed
-	err := c.list(ctx, loadBalancersPath, nil, func() (any, *page, func() int) {
-		found = nil
-		seen := map[string]bool{}
-		answer := &struct {
-			page
-			LoadBalancers []wireLoadBalancer `json:"load_balancers"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, lb := range answer.LoadBalancers {
-				if !seen[lb.ID] {
-					seen[lb.ID] = true
-					found = append(found, lb.translate())
-				}
-			}
-			answer.LoadBalancers = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []wireLoadBalancer `json:"load_balancers"`
+	}
+	return lister[answer, wireLoadBalancer, string, loadbalancer.Observed]{
+		items:     func(a answer) ([]wireLoadBalancer, page) { return a.Items, a.page },
+		key:       func(w wireLoadBalancer) string { return w.ID },
+		translate: wireLoadBalancer.translate,
+	}.all(ctx, c, loadBalancersPath, nil)
 }
 
 // LoadBalancer reads one load balancer (GET /v2/load_balancers/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.

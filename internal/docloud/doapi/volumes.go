@@ -91,26 +91,16 @@ func (c *Client) volumes(ctx context.Context, query url.Values, region string) (
 	if region != "" {
 		query.Set("region", region)
 	}
-	var found []volume.Observed
-	err := c.list(ctx, volumesPath, query, func() (any, *page, func() int) {
-		found = nil
-		seen := map[string]bool{}
-		answer := &struct {
-			page
-			Volumes []wireVolume `json:"volumes"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, v := range answer.Volumes {
-				if !seen[v.ID] {
-					seen[v.ID] = true
-					found = append(found, v.translate())
-				}
-			}
-			answer.Volumes = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []wireVolume `json:"volumes"`
+	}
+	return lister[answer, wireVolume, string, volume.Observed]{
+		items:     func(a answer) ([]wireVolume, page) { return a.Items, a.page },
+		key:       func(w wireVolume) string { return w.ID },
+		translate: wireVolume.translate,
+	}.all(ctx, c, volumesPath, query)
 }
 
 // Volume reads one volume (GET /v2/volumes/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.
@@ -243,26 +233,16 @@ func (c *Client) actions(ctx context.Context, route, path string, page int) ([]v
 
 // VolumeSnapshots lists all snapshots of volumes (GET /v2/snapshots?resource_type=volume). It is all of them or an error.
 func (c *Client) VolumeSnapshots(ctx context.Context) ([]volume.Snapshot, error) {
-	var found []volume.Snapshot
-	err := c.list(ctx, snapshotsPath, url.Values{"resource_type": {"volume"}}, func() (any, *page, func() int) {
-		found = nil
-		seen := map[string]bool{}
-		answer := &struct {
-			page
-			Snapshots []wireSnapshot `json:"snapshots"`
-		}{}
-		return answer, &answer.page, func() int {
-			for _, s := range answer.Snapshots {
-				if !seen[s.ID] {
-					seen[s.ID] = true
-					found = append(found, s.translate())
-				}
-			}
-			answer.Snapshots = nil
-			return len(found)
-		}
-	})
-	return found, err
+	type answer struct {
+		page
+
+		Items []wireSnapshot `json:"snapshots"`
+	}
+	return lister[answer, wireSnapshot, string, volume.Snapshot]{
+		items:     func(a answer) ([]wireSnapshot, page) { return a.Items, a.page },
+		key:       func(w wireSnapshot) string { return w.ID },
+		translate: wireSnapshot.translate,
+	}.all(ctx, c, snapshotsPath, url.Values{"resource_type": {"volume"}})
 }
 
 // VolumeSnapshot reads one snapshot (GET /v2/snapshots/{id}).
