@@ -136,6 +136,12 @@ func TestSecurityPageNamesEveryWrite(t *testing.T) {
 		}
 		text, _, _ := strings.Cut(row[1], "; with `--out-of-service-taint`")
 		text, _, _ = strings.Cut(text, " It reads ")
+		for service, noun := range map[string]string{"Auth": "users, roles", "KV": "records", "Lease": "leases", "Maintenance": "alarms"} {
+			is := slices.ContainsFunc(declared()[all[0]], func(w outputs.Write) bool { return w.System == outputs.CoreEtcd && w.Kind == service })
+			if says := regexp.MustCompile(`\b` + noun + `\b.*core etcd`).MatchString(text) || regexp.MustCompile(`core etcd.*\b` + noun + `\b`).MatchString(text); is != says {
+				t.Errorf("SECURITY.md, %s: it writes %s of the core etcd: %v, and the page says %v", program, service, is, says)
+			}
+		}
 		for resource, noun := range nouns {
 			is := slices.ContainsFunc(writes, func(w string) bool { return regexp.MustCompile(` ` + resource + `($|[./])`).MatchString(w) })
 			if named := regexp.MustCompile(`\b` + noun + `s?\b`).MatchString(text); is != named {

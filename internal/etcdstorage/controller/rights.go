@@ -45,7 +45,19 @@ func NamespaceRights() []rbacv1.PolicyRule {
 	}
 }
 
-// Writes are all writes of the operator with these rights.
+// Writes are all writes of the operator: those that its rights grant, and those to the core etcd.
 func Writes() []outputs.Write {
-	return reconcile.Granted(append(ClusterRights(), NamespaceRights()...))
+	all := reconcile.Granted(append(ClusterRights(), NamespaceRights()...))
+	for service, rpcs := range map[string][]string{
+		"KV":    {"Txn", "Compact"},
+		"Lease": {"LeaseRevoke"},
+		"Auth": {
+			"UserAdd", "UserDelete", "UserGrantRole", "UserRevokeRole",
+			"RoleAdd", "RoleDelete", "RoleGrantPermission", "RoleRevokePermission",
+		},
+		"Maintenance": {"Defragment", "Alarm"},
+	} {
+		all = append(all, outputs.Write{System: outputs.CoreEtcd, Kind: service, Verbs: rpcs})
+	}
+	return all
 }

@@ -15,6 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // Credentials are how the operator shows itself to the core, PEM throughout. Username and Password may be empty: then the certificate says who it is.
@@ -62,6 +63,7 @@ func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
 	config := clientv3.Config{
 		Endpoints: urls, DialTimeout: patience, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: patience,
 		Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(refuseUndeclared)},
 	}
 	if strings.HasPrefix(urls[0], "https://") {
 		settings, err := c.tls()

@@ -25,6 +25,9 @@ const (
 	// CalicoEtcd is Calico's datastore in etcd: the kind of a write is the resource as Calico's kubernetes datastore
 	// calls it, such as ipamblocks, and the verb is put or delete.
 	CalicoEtcd = "calico-etcd"
+	// CoreEtcd is the etcd that tenants share: the kind of a write is the service of etcd's API, such as Auth, and the
+	// verb its RPC, such as UserAdd.
+	CoreEtcd = "core-etcd"
 )
 
 // Write is one kind of object that a controller writes.
