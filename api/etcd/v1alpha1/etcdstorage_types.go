@@ -220,7 +220,7 @@ type Quota struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Watches *int32 `json:"watches,omitempty"`
-	// unitsPerSecond is the most work that the tenant may give to the core in a second, in units; each proxy has an equal share of it. A get of a
+	// unitsPerSecond is the most work that the tenant may give to the core in a second, in units; its proxies divide it by demand. A get of a
 	// small key is 1, a put 3, every 16Ki that are read, 2Ki that are written or 250 keys of a range 1 more. Absent: 4000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional

@@ -26,6 +26,9 @@ var errDraining = status.Error(codes.Unavailable, "etcd-storage-proxy: shutting 
 // errNotLoaded is what a forward answers when it must know the compact revision and does not yet; it is tried again once it is known.
 var errNotLoaded = errors.New("the compact revision is not known yet")
 
+// errNotCounted is what a forward answers when it must know what the tenant stores and does not yet; it is tried again once that is counted.
+var errNotCounted = errors.New("what the tenant stores is not counted yet")
+
 // errBehind is what a forward answers when it would refuse growth by what the tenant stored before writes that were answered since. It is tried
 // again once those are known.
 var errBehind = errors.New("the tenant's newest writes are not counted yet")

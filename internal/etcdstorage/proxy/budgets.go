@@ -132,6 +132,27 @@ func (b *budgets) spent() float64 {
 	return b.shown
 }
 
+// demand is which part of so many units a second was wanted since it was called last; 0, which is unknown, without a
+// budget of units.
+func (b *budgets) demand(whole float64) float64 {
+	if b.units == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.units.Demand(clock(), whole)
+}
+
+// queued notes that a request has waited for a seat since some time.
+func (b *budgets) queued(since time.Time) {
+	if b.units == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.units.Held(clock().Sub(since))
+}
+
 // exportBudgets registers what the tenant has used.
 func (p *Proxy) exportBudgets() {
 	if p.cfg.Registry == nil {

@@ -6,8 +6,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +16,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
@@ -376,76 +373,25 @@ func (c *compaction) run(ctx context.Context) {
 	if c.record == "" {
 		return
 	}
-	keepFollowing(ctx, c.followed)
+	c.p.keepFollowing(ctx, "the tenant's compact revision", c.followed)
 }
 
-// keepFollowing follows something in the core again and again until ctx ends, after pauses that double until follow
-// reports that it worked for a while.
-func keepFollowing(ctx context.Context, follow func(context.Context) (worked bool)) {
-	pause := followPauseLeast
-	for ctx.Err() == nil {
-		if follow(ctx) {
-			pause = followPauseLeast
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, followPauseMost)
-	}
-}
-
-// followed reads the record and watches it until the watch breaks; true when it had begun.
-func (c *compaction) followed(ctx context.Context) bool {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// followed reads the record and watches it until the watch breaks; began reports whether that had begun.
+func (c *compaction) followed(ctx context.Context) (began bool, err error) {
 	of := c.p.past.Load()
 	_, header, err := c.load(ctx)
-	if err == nil {
-		err = c.watch(ctx, of, header.Revision+1)
-	}
-	if err != nil && ctx.Err() == nil {
-		c.p.log.V(1).Info("The record of the tenant's compact revision is not being followed", "error", err.Error())
-	}
-	return err == nil
-}
-
-// watch reads changes of the record from a revision on; nil when it worked for a while.
-func (c *compaction) watch(ctx context.Context, of *past, from int64) error {
-	stream, err := c.p.follow(ctx, of)
 	if err != nil {
-		return err
+		return false, err
 	}
-	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
-		CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte(c.record), StartRevision: from},
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the watch of the record: %w", err)
-	}
-	if err := stream.Send(request); err != nil {
-		return err
-	}
-	for began := false; ; began = true {
-		data, err := stream.Recv()
-		if err != nil {
-			if began {
-				return nil
-			}
-			return err
-		}
-		var answer etcdserverpb.WatchResponse
-		if err := proto.Unmarshal(data, &answer); err != nil {
-			return fmt.Errorf("decoding the watch of the record: %w", err)
-		}
-		if answer.Canceled {
-			return fmt.Errorf("the core ended the watch of the record (%s): %w", answer.CancelReason, io.EOF)
-		}
+	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(c.record), StartRevision: header.Revision + 1}
+	return c.p.follow(ctx, of, watch, func(answer *etcdserverpb.WatchResponse) error {
 		for _, event := range answer.Events {
 			if event.Type == mvccpb.Event_PUT && event.Kv != nil {
 				c.follow(of, event.Kv, wireHeader(answer.Header))
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // follow takes over a version of the record.

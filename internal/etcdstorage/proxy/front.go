@@ -216,7 +216,7 @@ func (r *rpc) forward(b *h2.Batch, request []byte) {
 	r.request = h2.GetBuf(h2.MessageRoom + len(request) + len(request)/8 + 256)
 	err := r.rewrite(request)
 	switch {
-	case errors.Is(err, errNotLoaded), errors.Is(err, errBehind):
+	case errors.Is(err, errNotLoaded), errors.Is(err, errNotCounted), errors.Is(err, errBehind):
 		if !r.hold(len(request)) {
 			r.fail(b, r.p.refuse(limitQueue, queueRetry))
 			return
@@ -330,14 +330,15 @@ func (f *forward) end(state int64, sure bool) {
 	}
 }
 
-// loaded goes on once the compact revision and what the tenant stores are known.
+// loaded goes on once the compact revision is known, and for what grows what the tenant stores: reads do not wait for that.
 func (r *rpc) loaded(request []byte) {
 	err := errNotLoaded
-	for errors.Is(err, errNotLoaded) { // it may be counted again meanwhile; both waits end with the context
-		if err = r.p.compaction.wait(r.s.Context()); err == nil {
-			err = r.p.ledger.wait(r.s.Context())
+	for errors.Is(err, errNotLoaded) || errors.Is(err, errNotCounted) { // again, maybe; both waits end with the context
+		wait := r.p.compaction.wait
+		if errors.Is(err, errNotCounted) {
+			wait = r.p.ledger.wait
 		}
-		if err == nil {
+		if err = wait(r.s.Context()); err == nil {
 			err = r.rewrite(request)
 		}
 	}
@@ -356,7 +357,9 @@ func (r *rpc) loaded(request []byte) {
 
 // seated takes a seat at the core. If there is none it goes on once there is; too many that wait are refused.
 func (r *rpc) seated(b *h2.Batch) bool {
+	since := clock()
 	now, ok := r.enter(r.cost.list, func() {
+		r.p.budgets.queued(since)
 		r.later(func() {
 			if !r.leaves() {
 				return
@@ -401,7 +404,7 @@ func (r *rpc) enter(list bool, granted func()) (now, ok bool) {
 
 // sit waits for a seat; if there is none the call has failed.
 func (r *rpc) sit(ctx context.Context) bool {
-	granted := make(chan struct{})
+	granted, since := make(chan struct{}), clock()
 	now, ok := r.enter(false, func() { close(granted) })
 	if !ok {
 		r.fail(nil, r.p.refuse(limitQueue, queueRetry))
@@ -411,6 +414,7 @@ func (r *rpc) sit(ctx context.Context) bool {
 		r.p.metrics.waited(limitQueue).Inc()
 		select {
 		case <-granted:
+			r.p.budgets.queued(since)
 		case <-ctx.Done():
 			r.fail(nil, status.FromContextError(ctx.Err()).Err())
 			return false

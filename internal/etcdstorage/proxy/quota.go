@@ -6,9 +6,7 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
-	"io"
 	"sync"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
@@ -201,7 +198,7 @@ func (l *ledger) reserve(g *growth) (id int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isLoaded {
-		return 0, errNotLoaded
+		return 0, errNotCounted
 	}
 	id, ok := l.book.Reserve(l.limits, g.success, g.failure, clock())
 	switch {
@@ -318,41 +315,20 @@ func (l *ledger) tell() {
 
 // run counts the tenant's keys once and follows them until ctx ends.
 func (l *ledger) run(ctx context.Context) {
-	pause := followPauseLeast
 	var counted *past // of which the keys were counted
-	for ctx.Err() == nil {
-		err := l.followed(ctx, &counted)
-		if err == nil {
-			pause = followPauseLeast
-		} else if ctx.Err() == nil {
-			l.p.log.V(1).Info("What the tenant stores is not being followed", "error", err.Error())
+	l.p.keepFollowing(ctx, "what the tenant stores", func(ctx context.Context) (began bool, err error) {
+		if now := l.p.past.Load(); counted != now {
+			if err := l.count(ctx, now); err != nil {
+				return false, err
+			}
+			counted = now
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+		began, err = l.watch(ctx, counted)
+		if errors.Is(err, errRecount) {
+			counted = nil
 		}
-		pause = min(2*pause, followPauseMost)
-	}
-}
-
-// followed counts if need be, and follows until the watch breaks; nil when it had begun.
-func (l *ledger) followed(ctx context.Context, counted **past) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if now := l.p.past.Load(); *counted != now {
-		if err := l.count(ctx, now); err != nil {
-			return err
-		}
-		*counted = now
-	}
-	began, err := l.watch(ctx, *counted)
-	if errors.Is(err, errRecount) {
-		*counted = nil
-	}
-	if began {
-		return nil
-	}
-	return err
+		return began, err
+	})
 }
 
 // count reads all keys as of one revision. What it has read of a past that the core has lost meanwhile is of no use.
@@ -397,44 +373,23 @@ func (l *ledger) takeOver(book *quota.Ledger, of *past) error {
 
 // watch follows all keys of the tenant from where the ledger is.
 func (l *ledger) watch(ctx context.Context, of *past) (began bool, err error) {
-	stream, err := l.p.follow(ctx, of)
-	if err != nil {
-		return false, err
-	}
 	l.mu.Lock()
 	from := l.book.Revision() + 1
 	l.mu.Unlock()
-	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
-		CreateRequest: &etcdserverpb.WatchCreateRequest{
-			Key: []byte(l.p.cfg.Tenant.Prefix.String()), RangeEnd: []byte(l.p.cfg.Tenant.Prefix.End()), StartRevision: from,
-			ProgressNotify: true, // so that an idle tenant's place is not compacted away beneath it
-			Fragment:       true,
-		},
-	}})
-	if err != nil {
-		return false, fmt.Errorf("encoding the watch of the tenant's keys: %w", err)
-	}
-	if err := stream.Send(request); err != nil {
-		return false, err
-	}
-	for ; ; began = true {
-		data, err := stream.Recv()
-		if err != nil {
-			return began, err
-		}
-		var answer etcdserverpb.WatchResponse
-		if err := proto.Unmarshal(data, &answer); err != nil {
-			return began, fmt.Errorf("decoding the watch of the tenant's keys: %w", err)
-		}
+	return l.p.follow(ctx, of, &etcdserverpb.WatchCreateRequest{
+		Key: []byte(l.p.cfg.Tenant.Prefix.String()), RangeEnd: []byte(l.p.cfg.Tenant.Prefix.End()), StartRevision: from,
+		ProgressNotify: true, // so that an idle tenant's place is not compacted away beneath it
+		Fragment:       true,
+	}, func(answer *etcdserverpb.WatchResponse) error {
 		switch {
 		case answer.CompactRevision > 0:
-			return began, errRecount
-		case answer.Canceled:
-			return began, fmt.Errorf("the core ended the watch of the tenant's keys (%s): %w", answer.CancelReason, io.EOF)
+			return errRecount
+		case !answer.Canceled:
+			of.see(wireHeader(answer.Header))
+			l.follow(answer)
 		}
-		of.see(wireHeader(answer.Header))
-		l.follow(&answer)
-	}
+		return nil
+	})
 }
 
 // follow takes over what a watch brought. A fragment of a revision does not yet bring the ledger to it: the rest would be lost with the stream.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +32,8 @@ const (
 	// times in that time.
 	replicaExpiry = 15 * time.Second
 	replicaBeats  = 3
-	// leastShare is the least part of the tenant's budgets that a replica has, however many there are.
-	leastShare = 16
+	// demandParts is what a record's demand is a part of.
+	demandParts = 1000
 )
 
 // errReplicaGone tells that the replica's own record has gone, as when the core was away for longer than replicaExpiry.
@@ -41,6 +42,9 @@ var errReplicaGone = errors.New("the record of this replica is gone")
 // replicas knows how many replicas of the tenant's proxy there are, and gives this one its share of the budgets that are the
 // tenant's as a whole. Each replica has a record in the core, which its lease ends when it dies, and watches those of the
 // others. While they are not known, and without records, there are as many as are configured.
+//
+// A record's value is the replica's demand, in thousandths of the tenant's budgets. A replica that has just begun has
+// none in it, nor have versions that divide equally: they take an equal share, and all others leave it to them.
 type replicas struct {
 	p      *Proxy
 	prefix string // of the records; "" without any
@@ -48,11 +52,13 @@ type replicas struct {
 	self   string // the record of this replica
 	lease  int64  // 0 before it has a name
 	expiry time.Duration
+	// renewed is when the lease was renewed last. beat has it while there is one.
+	renewed time.Time
 
-	mu     sync.Mutex
-	alive  map[string]struct{} // records
-	joined bool                // this one has its own
-	left   bool                // and will not have it again
+	mu      sync.Mutex
+	demands map[string]float64 // by record: a part of 1, 0 for one that has none
+	joined  bool               // this one has its own
+	left    bool               // and will not have it again
 }
 
 func newReplicas(p *Proxy) *replicas {
@@ -61,7 +67,7 @@ func newReplicas(p *Proxy) *replicas {
 		r.prefix = p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName + replicaRecord
 		r.end = strings.TrimSuffix(r.prefix, "/") + "0" // which follows a slash
 	}
-	p.divide(p.cfg.Replicas, p.cfg.Replicas-1)
+	p.divide(make([]float64, p.cfg.Replicas), p.cfg.Replicas-1)
 	return r
 }
 
@@ -87,12 +93,11 @@ func (r *replicas) run(ctx context.Context) {
 	if r.prefix == "" {
 		return
 	}
-	keepFollowing(ctx, func(ctx context.Context) (worked bool) {
+	r.p.keepFollowing(ctx, "replicas", func(ctx context.Context) (worked bool, err error) {
 		began := clock()
-		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
-			r.p.log.V(1).Info("The replicas of this proxy are not being followed", "error", err.Error())
-		}
-		return clock().Sub(began) > r.expiry
+		err = r.follow(ctx)
+		r.expire()
+		return clock().Sub(began) > r.expiry, err
 	})
 }
 
@@ -118,7 +123,8 @@ func (r *replicas) follow(ctx context.Context) error {
 		ended <- r.beat(ctx)
 		cancel()
 	}()
-	err = r.watch(ctx, of, revision+1)
+	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(r.prefix), RangeEnd: []byte(r.end), StartRevision: revision + 1}
+	_, err = r.p.follow(ctx, of, watch, r.changed)
 	cancel()
 	return errors.Join(err, <-ended)
 }
@@ -137,11 +143,45 @@ func (r *replicas) join(ctx context.Context) error {
 	grant := &etcdserverpb.LeaseGrantRequest{ID: r.lease, TTL: int64(r.expiry / time.Second)}
 	// If the lease is there already, it goes on to be this replica's.
 	granted := r.p.callCore(ctx, etcdserverpb.Lease_LeaseGrant_FullMethodName, grant, &etcdserverpb.LeaseGrantResponse{})
-	put := &etcdserverpb.PutRequest{Key: []byte(r.self), Lease: r.lease}
-	if err := r.p.callCore(ctx, etcdserverpb.KV_Put_FullMethodName, put, &etcdserverpb.PutResponse{}); err != nil {
-		return errors.Join(granted, fmt.Errorf("recording this replica: %w", err))
+	if err := r.record(ctx, ""); err != nil {
+		return errors.Join(granted, err)
 	}
 	return nil
+}
+
+// record writes the record of this replica, which ends with its lease.
+func (r *replicas) record(ctx context.Context, demand string) error {
+	put := &etcdserverpb.PutRequest{Key: []byte(r.self), Value: []byte(demand), Lease: r.lease}
+	if err := r.p.callCore(ctx, etcdserverpb.KV_Put_FullMethodName, put, &etcdserverpb.PutResponse{}); err != nil {
+		return fmt.Errorf("recording this replica: %w", err)
+	}
+	return nil
+}
+
+// recordDemand records what this replica has wanted since the beat before, if that has changed much. What fails is tried
+// again at the next beat: the core may have no space, and renew leases all the same.
+func (r *replicas) recordDemand(ctx context.Context) {
+	demand := r.p.budgets.demand(r.p.cfg.UnitsPerSecond)
+	r.mu.Lock()
+	recorded := r.demands[r.self]
+	r.mu.Unlock()
+	if !quota.Differs(recorded, demand) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.expiry/replicaBeats)
+	defer cancel()
+	if err := r.record(ctx, strconv.Itoa(int(demand*demandParts))); err != nil {
+		r.p.log.V(1).Info("Failed to record the demand of this replica", "error", err.Error())
+	}
+}
+
+// demandOf reads a record's value; 0 is unknown.
+func demandOf(value []byte) float64 {
+	demand, err := strconv.ParseUint(string(value), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return float64(demand) / demandParts
 }
 
 // leave removes the record, so that the others need not wait until it expires.
@@ -170,81 +210,67 @@ func (r *replicas) list(ctx context.Context) (revision int64, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alive = map[string]struct{}{}
+	r.demands = map[string]float64{}
 	for _, kv := range answer.Kvs {
 		if string(kv.Key) != r.self || kv.Lease == r.lease {
-			r.alive[string(kv.Key)] = struct{}{}
+			r.demands[string(kv.Key)] = demandOf(kv.Value)
 		}
 	}
 	return answer.GetHeader().GetRevision(), r.share()
 }
 
-// watch follows the records from a revision on.
-func (r *replicas) watch(ctx context.Context, of *past, from int64) error {
-	stream, err := r.p.follow(ctx, of)
-	if err != nil {
-		return err
-	}
-	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
-		CreateRequest: &etcdserverpb.WatchCreateRequest{
-			Key: []byte(r.prefix), RangeEnd: []byte(r.end), StartRevision: from,
-		},
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the watch of replicas: %w", err)
-	}
-	if err := stream.Send(request); err != nil {
-		return err
-	}
-	for {
-		data, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		var answer etcdserverpb.WatchResponse
-		if err := proto.Unmarshal(data, &answer); err != nil {
-			return fmt.Errorf("decoding the watch of replicas: %w", err)
-		}
-		if answer.Canceled {
-			return fmt.Errorf("the core ended the watch of replicas: %s", answer.CancelReason)
-		}
-		if err := r.changed(answer.Events); err != nil {
-			return err
-		}
-	}
-}
-
-func (r *replicas) changed(events []*mvccpb.Event) error {
+// changed takes over what the watch of the records brought.
+func (r *replicas) changed(answer *etcdserverpb.WatchResponse) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, event := range events {
+	for _, event := range answer.Events {
 		if event.Type == mvccpb.Event_DELETE {
-			delete(r.alive, string(event.Kv.Key))
+			delete(r.demands, string(event.Kv.Key))
 		} else {
-			r.alive[string(event.Kv.Key)] = struct{}{}
+			r.demands[string(event.Kv.Key)] = demandOf(event.Kv.Value)
 		}
 	}
 	return r.share()
 }
 
-// share takes this replica's share; the caller holds the lock. A replica without a record of its own keeps the share that it has.
+// share takes this replica's share; the caller holds the lock. A replica without a record of its own counts as one with
+// an unknown demand.
 func (r *replicas) share() error {
-	records := make([]string, 0, len(r.alive))
-	for record := range r.alive {
-		records = append(records, record)
-	}
-	slices.Sort(records)
+	records := slices.Sorted(maps.Keys(r.demands))
 	rank, found := slices.BinarySearch(records, r.self)
+	if !found {
+		records = slices.Insert(records, rank, r.self)
+	}
+	demands := make([]float64, len(records))
+	for i, record := range records {
+		demands[i] = r.demands[record]
+	}
+	r.p.divide(demands, rank)
 	if !found {
 		return errReplicaGone
 	}
-	r.p.divide(len(records), rank)
 	return nil
 }
 
-// beat renews the lease until it is gone, or the core cannot be reached for as long as it lives.
+// expire forgets all demands when the record of this replica must have expired: the others divide the whole among them,
+// and this one has an equal share until it knows them again.
+func (r *replicas) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.demands == nil || clock().Sub(r.renewed) <= r.expiry {
+		return
+	}
+	for record := range r.demands {
+		r.demands[record] = 0
+	}
+	_ = r.share() // without a record it will join again
+}
+
+// beat renews the lease, and records the demand, until the lease is gone, or the core cannot be reached for as long as it
+// lives.
 func (r *replicas) beat(ctx context.Context) error {
-	renewed := clock()
+	r.renewed = clock()
+	r.p.budgets.demand(r.p.cfg.UnitsPerSecond) // of the time before
 	ticker := time.NewTicker(r.expiry / replicaBeats)
 	defer ticker.Stop()
 	for {
@@ -258,8 +284,9 @@ func (r *replicas) beat(ctx context.Context) error {
 		case err == nil && ttl <= 0:
 			return errReplicaGone
 		case err == nil:
-			renewed = clock()
-		case clock().Sub(renewed) > r.expiry:
+			r.renewed = clock()
+			r.recordDemand(ctx)
+		case clock().Sub(r.renewed) > r.expiry:
 			return fmt.Errorf("renewing the record of this replica: %w", err)
 		}
 	}
@@ -291,14 +318,17 @@ func (r *replicas) renew(ctx context.Context) (ttl int64, err error) {
 	return answer.TTL, nil
 }
 
-// divide gives this replica its share of what the tenant may use as a whole: it is the one of that rank, from 0, of so many.
-func (p *Proxy) divide(replicas, rank int) {
-	p.metrics.replicas.Set(float64(replicas))
+// divide gives this replica its share of what the tenant may use as a whole: it is the one of that rank, from 0, of those
+// with these demands.
+func (p *Proxy) divide(demands []float64, rank int) {
+	shares := quota.Shares(demands)
+	p.metrics.replicas.Set(float64(len(shares)))
+	p.metrics.share.Set(shares[rank])
 	if p.budgets.units != nil {
 		p.budgets.mu.Lock()
-		p.budgets.units.SetRate(clock(), quota.Share(p.cfg.UnitsPerSecond, replicas, leastShare))
+		p.budgets.units.SetRate(clock(), p.cfg.UnitsPerSecond*shares[rank])
 		p.budgets.mu.Unlock()
 	}
-	p.seats.resize(quota.ShareOfPlaces(p.cfg.InFlight, replicas, rank))
-	p.lists.resize(quota.ShareOfPlaces(p.cfg.Lists, replicas, rank))
+	p.seats.resize(quota.ShareOfPlaces(p.cfg.InFlight, shares, rank))
+	p.lists.resize(quota.ShareOfPlaces(p.cfg.Lists, shares, rank))
 }

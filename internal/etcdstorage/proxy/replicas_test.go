@@ -5,15 +5,23 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
+	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
@@ -29,14 +37,10 @@ func (s *served) knows(tb testing.TB, replicas float64) {
 	})
 }
 
-// gets makes gets through proxies as fast as they let them, for three seconds, and returns how many of them a second the core
-// has had in the last two: what they may have at once is used up in the first, without a pause in which it comes back.
-func gets(t *testing.T, core string, proxies ...*served) float64 {
+// load makes gets through proxies as fast as they let them, until end is called.
+func load(t *testing.T, proxies ...*served) (end func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	first, end := context.WithTimeout(ctx, time.Second)
-	defer end()
+	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	for _, p := range proxies {
 		for range 16 {
@@ -48,10 +52,29 @@ func gets(t *testing.T, core string, proxies ...*served) float64 {
 			})
 		}
 	}
-	<-first.Done()
+	return sync.OnceFunc(func() {
+		cancel()
+		work.Wait()
+	})
+}
+
+// rateOf is how many gets a second the core has in that time.
+func rateOf(t *testing.T, core string, measured time.Duration) float64 {
+	t.Helper()
+	ctx, end := context.WithTimeout(t.Context(), measured)
+	defer end()
 	before, begun := handled(t, core)["Range"], time.Now()
-	work.Wait()
+	<-ctx.Done()
 	return (handled(t, core)["Range"] - before) / time.Since(begun).Seconds()
+}
+
+// gets is the rate of gets through proxies without that of the first second: what they may have at once is used up in
+// it, without a pause in which it comes back.
+func gets(t *testing.T, core string, proxies ...*served) float64 {
+	t.Helper()
+	defer load(t, proxies...)()
+	rateOf(t, core, time.Second)
+	return rateOf(t, core, 2*time.Second)
 }
 
 // Two replicas together let the tenant use no more of the core than one: within a tenth. When one leaves the other has the
@@ -92,6 +115,199 @@ func TestReplicasShareOneBudget(t *testing.T) {
 		t.Errorf("the record of a replica that died was there for %v, want at most %v and a moment", after, expiry)
 	}
 	judge("the one that is left", gets(t, core.Endpoint, first))
+}
+
+// share is the part of the budgets that a replica has.
+func (s *served) share(tb testing.TB) float64 {
+	tb.Helper()
+	return metric(tb, s.Registry, "mooring_etcdstorage_proxy_share")
+}
+
+// has waits until a replica has a part of the budgets, but for what demands differ by until they are recorded.
+func (s *served) has(tb testing.TB, part float64) {
+	tb.Helper()
+	testkit.Eventually(tb, fmt.Sprintf("a replica to have %.3f of the budgets", part), func() string {
+		if got := s.share(tb); math.Abs(got-part) > 2*quota.LeastPart {
+			return fmt.Sprint("it has ", got)
+		}
+		return ""
+	})
+}
+
+// recordsOf are the records of the tenant's replicas, in the order in which those began.
+func recordsOf(t *testing.T, core *clientv3.Client) []*mvccpb.KeyValue {
+	t.Helper()
+	return must.Get(core.Get(t.Context(), tenancy.DefaultSystemPrefix+"tenants/a/replicas/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))).Or(t).Kvs
+}
+
+// recorded waits until the replicas' records have these demands, in the order in which those began; "" is any.
+func recorded(t *testing.T, core *clientv3.Client, demands ...string) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("the demands %q to be recorded", demands), func() string {
+		records := recordsOf(t, core)
+		if len(records) < len(demands) {
+			return fmt.Sprint("there are records of ", len(records))
+		}
+		for i, demand := range demands {
+			if value := string(records[i].Value); demand != "" && value != demand {
+				return fmt.Sprintf("%d has %q", i, value)
+			}
+		}
+		return ""
+	})
+}
+
+// The budgets go where the demand is, after one beat of the lease or two, which is as often as a replica writes its
+// record while that changes, and not more often. Together the replicas never have more than the tenant's.
+func TestReplicasShareByDemand(t *testing.T) {
+	t.Parallel()
+	const rate, expiry = 400, 3 * time.Second
+	etcd := testkit.NewEtcd(t)
+	core := client(t, etcd.Endpoint)
+	cfg := configure(t, etcd.Endpoint)
+	cfg.UnitsPerSecond, cfg.ReplicaExpiry = rate, expiry
+	first := start(t, cfg)
+	recorded(t, core, "")
+	second := start(t, cfg)
+	recorded(t, core, "", "")
+	third := start(t, cfg)
+	for _, each := range []*served{first, second, third} {
+		each.knows(t, 3)
+	}
+	judge := func(what string, least float64) {
+		t.Helper()
+		got := rateOf(t, etcd.Endpoint, 2*time.Second)
+		t.Logf("%s: %.0f gets a second; shares %.3f %.3f %.3f", what, got, first.share(t), second.share(t), third.share(t))
+		if got > 1.1*rate || got < least*rate {
+			t.Errorf("%s have given the core %.0f units a second, want %.0f to %d", what, got, least*rate, rate)
+		}
+	}
+	versions := func() (out []int64) {
+		for _, record := range recordsOf(t, core) {
+			out = append(out, record.Version)
+		}
+		return out
+	}
+
+	began, before := time.Now(), versions()
+	end := load(t, first)
+	first.has(t, 1-2*quota.LeastPart)
+	after := versions()
+	t.Logf("all demand at one: %v and %v records later it has %.3f", time.Since(began), after[0]-before[0], first.share(t))
+	if after[0]-before[0] > 2 {
+		t.Errorf("it was recorded %d times until it had its share, want 2 at most", after[0]-before[0])
+	}
+	judge("one of three with all demand", 0.85)
+
+	endSecond := load(t, second)
+	second.has(t, (1-quota.LeastPart)/2)
+	first.has(t, (1-quota.LeastPart)/2)
+	recorded(t, core, "1000", "1000")
+	if a, b := first.share(t), second.share(t); math.Abs(a-b) > 1e-9 {
+		t.Errorf("with equal demands they have %v and %v", a, b)
+	}
+	before = versions()
+	judge("two of three with equal demand", 0.8)
+	judge("two of three with equal demand", 0.8)
+	if after := versions(); !slices.Equal(after, before) {
+		t.Errorf("without a change of demand the records' versions were %v and are %v", before, after)
+	}
+
+	endThird := load(t, third)
+	third.has(t, 1./3)
+	judge("three", 0.8)
+	endSecond()
+	endThird()
+	first.has(t, 1-2*quota.LeastPart)
+	judge("the one that has demand again", 0.85)
+	end()
+	for _, each := range []*served{first, second, third} {
+		each.has(t, 1./3) // no one has any: all can begin
+	}
+}
+
+// A replica of a version that divides equally, or whose record cannot be read, keeps its equal part, however much others
+// demand. When it is gone they have that, too.
+func TestReplicasOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	const rate, expiry = 400, 3 * time.Second
+	etcd := testkit.NewEtcd(t)
+	core := client(t, etcd.Endpoint)
+	cfg := configure(t, etcd.Endpoint)
+	cfg.UnitsPerSecond, cfg.ReplicaExpiry = rate, expiry
+	first := start(t, cfg)
+	recorded(t, core, "")
+	defer load(t, first)()
+	for _, value := range []string{"", "1.5", "-1", "99999999", "units=3"} {
+		lease := must.Get(core.Grant(t.Context(), 600)).Or(t).ID
+		other := tenancy.DefaultSystemPrefix + "tenants/a/replicas/0"
+		must.Get(core.Put(t.Context(), other, value, clientv3.WithLease(lease))).Or(t)
+		first.knows(t, 2)
+		recorded(t, core, "1000")
+		if got := first.share(t); got != 0.5 {
+			t.Errorf("alongside a record of %q it has %v, want half", value, got)
+		}
+		must.Get(core.Revoke(t.Context(), lease)).Or(t)
+		first.has(t, 1)
+	}
+}
+
+// A replica that is cut off from the core for so long that its record expires does not keep the large share that it had:
+// the others have it now. Once it reaches the core again, all know each other.
+func TestReplicaThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	const rate, expiry = 400, 3 * time.Second
+	etcd := testkit.NewEtcd(t)
+	cfg := configure(t, etcd.Endpoint)
+	cfg.UnitsPerSecond, cfg.ReplicaExpiry = rate, expiry
+	second := start(t, cfg)
+	link := &link{open: true}
+	cfg.Upstream.Dialer = link.dial
+	first := start(t, cfg)
+	first.knows(t, 2)
+	end := load(t, first)
+	first.has(t, 1-quota.LeastPart)
+	second.has(t, quota.LeastPart)
+	link.set(false)
+	end()
+	second.has(t, 1)
+	first.has(t, 0.5)
+	link.set(true)
+	second.knows(t, 2)
+	first.knows(t, 2)
+	first.has(t, 0.5)
+	second.has(t, 0.5)
+}
+
+// link is a connection to the core that can be cut.
+type link struct {
+	mu    sync.Mutex
+	open  bool
+	conns []net.Conn
+}
+
+func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.open {
+		return nil, errors.New("the link is cut")
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err == nil {
+		l.conns = append(l.conns, conn)
+	}
+	return conn, err
+}
+
+func (l *link) set(open bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = open
+	for _, conn := range l.conns {
+		_ = conn.Close()
+	}
+	l.conns = nil
 }
 
 // The seats at the core are the tenant's, too: its replicas have them together, and one more when one leaves.

@@ -250,14 +250,36 @@ func (c *core) Stream(ctx context.Context, method string, requireLeader bool) (C
 	return &coreStream{c: c, token: token, ClientStream: s}, nil
 }
 
-// follow opens a watch stream for the proxy's own use, which is canceled when its connection was replaced or the core went back: who follows something begins
-// again where it was, and does not hold an old connection up. of is the past in which it begins. ctx must end when the stream is of no use any more.
-func (p *Proxy) follow(ctx context.Context, of *past) (ClientStream, error) {
+// keepFollowing follows something in the core again and again until ctx ends, after pauses that double until follow
+// reports that it worked for a while.
+func (p *Proxy) keepFollowing(ctx context.Context, what string, follow func(context.Context) (worked bool, err error)) {
+	pause := followPauseLeast
+	for ctx.Err() == nil {
+		worked, err := follow(ctx)
+		if worked {
+			pause = followPauseLeast
+		} else if err != nil && ctx.Err() == nil {
+			p.log.V(1).Info("Failed to follow the core, trying again", "what", what, "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, followPauseMost)
+	}
+}
+
+// follow watches keys for the proxy's own use until each returns an error, the watch breaks, its connection was replaced
+// or the core went back: anyone who follows something begins again where it was, and does not hold an old connection up.
+// of is the past in which it begins. began reports whether the watch brought anything.
+func (p *Proxy) follow(
+	ctx context.Context, of *past, watch *etcdserverpb.WatchCreateRequest, each func(*etcdserverpb.WatchResponse) error,
+) (began bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	stream, err := p.up.Stream(ctx, etcdserverpb.Watch_Watch_FullMethodName, true)
 	if err != nil {
-		cancel()
-		return nil, err
+		return false, err
 	}
 	go func() {
 		defer cancel()
@@ -267,7 +289,30 @@ func (p *Proxy) follow(ctx context.Context, of *past) (ClientStream, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return stream, nil
+	create := &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: watch}
+	request, err := proto.Marshal(&etcdserverpb.WatchRequest{RequestUnion: create})
+	if err != nil {
+		return false, fmt.Errorf("encoding a watch of the core: %w", err)
+	}
+	if err := stream.Send(request); err != nil {
+		return false, err
+	}
+	for ; ; began = true {
+		data, err := stream.Recv()
+		if err != nil {
+			return began, err
+		}
+		var answer etcdserverpb.WatchResponse
+		if err := proto.Unmarshal(data, &answer); err != nil {
+			return began, fmt.Errorf("decoding a watch of the core: %w", err)
+		}
+		if err := each(&answer); err != nil {
+			return began, err
+		}
+		if answer.Canceled {
+			return began, fmt.Errorf("the core ended a watch: %s", answer.CancelReason)
+		}
+	}
 }
 
 type coreStream struct {

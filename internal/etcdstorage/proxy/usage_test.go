@@ -81,6 +81,39 @@ func (c *oldCore) RangeStream(r *pb.RangeRequest, s grpc.ServerStreamingServer[p
 	return c.UnimplementedKVServer.RangeStream(r, s)
 }
 
+// A read that came before the tenant's record was read waits for that, and not for the count of its keys.
+func TestReadsDoNotWaitForTheCount(t *testing.T) {
+	t.Parallel()
+	core := newHeldCore(t, testkit.NewEtcd(t).Endpoint)
+	counting := newHeldCore(t, core.Endpoint)
+	defer counting.hold(pb.KV_RangeStream_FullMethodName, false)()
+	release := core.hold(pb.KV_Range_FullMethodName, false) // which the record is read with
+	defer release()
+	cfg := configure(t, counting.Endpoint)
+	cfg.Quota = quota.Limits{Keys: 10}
+	s := start(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	read := make(chan error, 1)
+	go func() {
+		_, err := pb.NewKVClient(raw(t, s.Endpoint)).Range(ctx, &pb.RangeRequest{Key: []byte("k")})
+		read <- err
+	}()
+	testkit.Eventually(t, "the read to wait, and the count", func() string {
+		if metric(t, s.Registry, "mooring_etcdstorage_proxy_requests_in_flight") < 1 || core.begun.Load() < 1 || counting.begun.Load() < 1 {
+			return "not yet"
+		}
+		return ""
+	})
+	release()
+	if err := <-read; err != nil {
+		t.Errorf("while the keys are counted: %v", err)
+	}
+	if got := counting.working.Load(); got != 1 {
+		t.Errorf("%d counts are under way, want 1", got)
+	}
+}
+
 // counted waits until a proxy has counted its tenant's keys: it is ready before.
 func counted(tb testing.TB, s *served, keys float64) {
 	tb.Helper()

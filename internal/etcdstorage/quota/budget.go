@@ -18,6 +18,9 @@ const (
 // largeShare is the part of the rate that pays for large requests while small ones use the rest.
 const largeShare = 0.5
 
+// headroom is how much more than it has used a replica demands, so that its use can grow before anything waits.
+const headroom = 1.5
+
 // Budget is one rate of units for both classes. Large requests run into debt, which half of the rate pays back, and all
 // that small requests leave unused; they are let in while the debt is at most one second's worth. It is not safe for
 // concurrent use. Make one with NewBudget.
@@ -28,6 +31,10 @@ type Budget struct {
 	late             float64 // what small requests turned out to need in addition, as far as it is not paid back
 	spent            float64 // of both since the beginning
 	last             time.Time
+
+	held   float64 // seconds that requests were held back since Demand was called last
+	before float64 // what was spent by then
+	asked  time.Time
 }
 
 // NewBudget returns a budget of units per second. At the beginning, and after a second of rest, one second's worth is
@@ -55,11 +62,24 @@ func (b *Budget) Take(now time.Time, units float64, class Class, most time.Durat
 		seconds = missing / b.smallRate()
 	}
 	wait = time.Duration(min(seconds*float64(time.Second), float64(1<<62)))
+	b.Held(max(min(wait, most), 0))
 	if wait > most {
 		return wait, false
 	}
 	b.use(units, class)
 	return wait, true
+}
+
+// Held notes that a request was held back for some time.
+func (b *Budget) Held(wait time.Duration) { b.held += wait.Seconds() }
+
+// Demand returns which part of a whole, in units a second, was wanted since Demand was called last: what was used with
+// some headroom, and everything if one request on average was held back all the time. It is LeastPart at least.
+func (b *Budget) Demand(now time.Time, whole float64) float64 {
+	wanted := headroom*max(b.spent-b.before, 0)/whole + b.held
+	seconds := max(now.Sub(b.asked), time.Millisecond).Seconds()
+	b.held, b.before, b.asked = 0, b.spent, now
+	return min(max(wanted/seconds, LeastPart), 1)
 }
 
 // Correct takes units that turned out to be needed in addition, or gives back those that were not.
