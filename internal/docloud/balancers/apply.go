@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 )
 
@@ -44,9 +43,6 @@ const noAttempt = `{"type":"` + loadbalancer.ConditionAttempted + `","$patch":"d
 // change makes one change at DigitalOcean, and notes how the load balancer is since then: lists lag behind.
 func (p *scene) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {
 	api, lb := p.c.o.API, step.LoadBalancer
-	if api.Epoch() != p.epoch {
-		return lb, cached.ErrMoved // what the plan was made of may be another account's
-	}
 	p.log(step)
 	if step.Drift {
 		p.c.o.Metrics.drift(step.Differences)

@@ -227,7 +227,7 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 		Log: c.log, Failure: "The reconcile of a load balancer failed, will try again",
 		Time: time.Hour, // each call has its own bound
 		Mode: c.o.Mode, Because: func(s *scene, step loadbalancer.Step) string { return s.because(step) },
-		Writes:  Writes(),
+		Writes: Writes(), Epoch: c.o.API.Epoch,
 		Observe: c.observe, Plan: (*scene).plan, Save: c.remember, Report: c.report,
 		Satisfy: func(ctx context.Context, s *scene, n loadbalancer.Needs) (reconcile.Learned, error) {
 			return s.read(ctx, n), nil

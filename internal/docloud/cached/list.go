@@ -18,14 +18,12 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
 // readTimeout bounds one reading of a list, all its pages and attempts included.
 const readTimeout = 5 * time.Minute
-
-// ErrMoved means that the token was replaced, or refused by another call, while something was being read with it.
-var ErrMoved = errors.New("the token was replaced or refused meanwhile: whose the responses are is not certain")
 
 // List is a list that many need and one reads. Its methods may be called from any goroutine.
 type List[T any] struct {
@@ -162,7 +160,7 @@ func (l *List[T]) fly(ctx context.Context, r *Reading[T]) {
 	defer cancel()
 	r.Value, r.err = l.read(ctx)
 	if r.err == nil && r.Epoch != l.epoch() {
-		r.err = ErrMoved
+		r.err = outputs.ErrMoved
 	}
 	l.mu.Lock()
 	l.flight, l.failed = nil, nil

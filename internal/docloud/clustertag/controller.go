@@ -32,6 +32,8 @@ import (
 type API interface {
 	CreateTag(ctx context.Context, name string) error
 	TagLoadBalancers(ctx context.Context, name string, ids []string) error
+	// Epoch changes with the token; see [doapi.Client.Epoch].
+	Epoch() uint64
 }
 
 // Surroundings is what the controller needs of the rest of the program.
@@ -128,7 +130,7 @@ func New(o Options) *Controller {
 		// A round that failed is made again when the next one is due: a tag is in no hurry.
 		LoopOptions: reconcile.LoopOptions{Name: "digitalocean-tags", Clock: o.Clock, Gate: o.Gate, First: c.timing.First, Resync: c.timing.Every},
 		Log:         c.Log, Failure: "Load balancers could not be tagged, will try again", Time: 2 * time.Minute, Mode: o.Mode,
-		Writes:  Writes(),
+		Writes: Writes(), Epoch: o.API.Epoch,
 		Observe: c.observe, Plan: plan, Trusted: o.Surroundings.Trusted, Apply: c.put, Report: c.report,
 	})
 	return c

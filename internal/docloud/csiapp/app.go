@@ -144,6 +144,7 @@ func addController(
 	if err != nil {
 		return err
 	}
+	gate.epoch = client.Epoch
 	gate.check = func(ctx context.Context) error {
 		if err := checkRegion(ctx, client, region, o); err != nil {
 			return err

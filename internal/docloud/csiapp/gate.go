@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // gate lets requests to the controller through once a check has succeeded. Until then each request makes the check, and gets its
@@ -21,6 +23,9 @@ import (
 type gate struct {
 	// check is nil where there is no controller.
 	check func(ctx context.Context) error
+	// epoch is that of the token, see [doapi.Client.Epoch]. A request writes nothing in another one than that in which it
+	// began: what it has read may be another account's. It is nil where there is no controller.
+	epoch func() uint64
 
 	open     atomic.Bool
 	checking singleflight.Group
@@ -61,6 +66,9 @@ func (g *gate) intercept(ctx context.Context, request any, info *grpc.UnaryServe
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		case err != nil:
 			return nil, status.Error(codes.Unavailable, err.Error())
+		}
+		if g.epoch != nil {
+			ctx = outputs.Decided(ctx, g.epoch())
 		}
 	}
 	return handle(ctx, request)

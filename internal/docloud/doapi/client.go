@@ -233,9 +233,11 @@ func (c *Client) request(ctx context.Context, call call, body []byte) (*http.Req
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", call.method, call.route, err)
 	}
-	if _, other := c.epochs.use(token); other {
-		c.pacer.renew()
-		c.witness.renew()
+	epoch := c.epochOf(token)
+	if call.method != http.MethodGet {
+		if err := outputs.Current(ctx, epoch); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", call.method, call.route, err)
+		}
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("User-Agent", c.userAgent)

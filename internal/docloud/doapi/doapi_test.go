@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/fault"
 	"github.com/mooring-dev/mooring/internal/sim/digitalocean/journal"
@@ -432,5 +433,35 @@ func TestQPS(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("five calls at two a second took %s of the bubble's time, want 2s", took)
 		}
+	})
+}
+
+// What was decided with one token is not written with another: not after the token was replaced, nor when the API refuses it in the middle of
+// the write and there is a newer one by then.
+func TestAWriteIsMadeWithTheTokenOfItsDecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "token")
+		must.Do(t, os.WriteFile(path, []byte(sim.DefaultToken), 0o600))
+		token := must.Get(doapi.NewFileToken(path, clock.RealClock{})).Or(t)
+		cloud := sim.New(sim.Options{Seed: 1})
+		c := client(t, cloud, func(o *doapi.Options) { o.Token = token })
+		ctx := outputs.Decided(t.Context(), c.Epoch())
+		must.Do(t, c.CreateTag(ctx, "first"))
+		cloud.Account("").RevokeToken(sim.DefaultToken)
+		cloud.Account("").AddToken(sim.Token{Value: "second"})
+		must.Do(t, os.WriteFile(path, []byte("second"), 0o600))
+		for _, when := range []string{"while the old token is refused", "with the new token"} {
+			if err := c.CreateTag(ctx, "late"); !errors.Is(err, outputs.ErrMoved) {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		if _, err := c.Account(ctx); err != nil {
+			t.Errorf("it reads with the new token: %v", err)
+		}
+		if err := c.TagLoadBalancers(outputs.Decided(t.Context(), c.Epoch()), "late", []string{"none"}); !errors.Is(err, doapi.ErrNotFound) {
+			t.Errorf("the tag was made: %v", err)
+		}
+		must.Do(t, c.CreateTag(outputs.Decided(t.Context(), c.Epoch()), "late"))
 	})
 }

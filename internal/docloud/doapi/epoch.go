@@ -50,6 +50,12 @@ func (c *Client) Epoch() uint64 {
 	if err != nil {
 		return c.epochs.current()
 	}
+	return c.epochOf(token)
+}
+
+// epochOf is the epoch of a token that is about to be used. With another one than before nothing is known of its rate
+// limit and of its rights.
+func (c *Client) epochOf(token string) uint64 {
 	number, other := c.epochs.use(token)
 	if other {
 		c.pacer.renew()

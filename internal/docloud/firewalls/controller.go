@@ -123,7 +123,7 @@ func New(o Options) *Controller {
 			RetryAs: markResync,
 		},
 		Log: c.log.WithValues("name", o.Config.Name), Failure: "The reconcile of the firewall failed, will try again", Time: t.Pass, Keyless: true, Mode: o.Mode,
-		Writes:  Writes(),
+		Writes: Writes(), Epoch: o.API.Epoch,
 		Observe: c.observe, Plan: c.plan, Satisfy: c.satisfy, Trusted: o.Surroundings.Trusted, Apply: c.write, NotBefore: doapi.NotBefore, Report: c.report,
 	})
 	c.Events = &events.FakeRecorder{}

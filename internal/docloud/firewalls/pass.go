@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
@@ -148,11 +147,9 @@ func (c *Controller) satisfy(ctx context.Context, s *scene, n need) (_ reconcile
 	return func() { s.known[n] = true }, nil
 }
 
-// write makes the one write of a round, if nothing speaks of another account since.
+// write makes the one write of a round.
 func (c *Controller) write(ctx context.Context, s *scene, st step) (err error) {
 	switch {
-	case c.api.Epoch() != c.memory.epoch:
-		return cached.ErrMoved
 	case st.record:
 		return c.note(ctx, firewall.Record{ID: c.memory.last.ID})
 	case c.memory.last == nil:

@@ -16,10 +16,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
-	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/providerid"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // API is what the machines' half needs of DigitalOcean.
@@ -269,7 +269,7 @@ func (g *guard) account(ctx context.Context) (instance.Account, error) {
 		return instance.Account{}, err
 	}
 	if g.api.Epoch() != g.epoch {
-		return instance.Account{}, cached.ErrMoved
+		return instance.Account{}, outputs.ErrMoved
 	}
 	return account, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // Lister lists the account's droplets.
@@ -135,7 +136,7 @@ func (s *Snapshot) get(ctx context.Context, maxAge, maxGPUAge time.Duration) (*D
 		gpus, err = s.gpus.Get(ctx, 0, maxGPUAge)
 	}
 	if err == nil && ordinary.Epoch != gpus.Epoch {
-		err = cached.ErrMoved
+		err = outputs.ErrMoved
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/docloud/cached"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -116,7 +116,7 @@ func TestListOfAnotherToken(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			api.epoch.Add(1)
 		}()
-		if list, err := s.Get(t.Context(), time.Hour); !errors.Is(err, cached.ErrMoved) || !list.At.IsZero() {
+		if list, err := s.Get(t.Context(), time.Hour); !errors.Is(err, outputs.ErrMoved) || !list.At.IsZero() {
 			t.Errorf("%+v, %v", list, err)
 		}
 		time.Sleep(time.Minute)

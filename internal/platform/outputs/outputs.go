@@ -40,6 +40,10 @@ type Write struct {
 // Nothing was written.
 var ErrUndeclared = errors.New("the controller does not declare this write")
 
+// ErrMoved means that the token was replaced or refused since a round began: what it was decided on may be about another
+// account. Nothing was written.
+var ErrMoved = errors.New("the token was replaced or refused meanwhile: whose the responses are is not certain")
+
 // declared are the writes of the controller that a round is one of.
 type declared struct {
 	controller string
@@ -63,6 +67,22 @@ func Allowed(ctx context.Context, system, kind, verb string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %s %s of %s: %w", o.controller, verb, kind, system, ErrUndeclared)
+}
+
+type decided struct{}
+
+// Decided returns the context of what is decided in an epoch of a token. Its writes in another one are refused.
+func Decided(ctx context.Context, epoch uint64) context.Context {
+	return context.WithValue(ctx, decided{}, epoch)
+}
+
+// Current returns nil if ctx is not of [Decided], or the epoch of the token that a write is about to use is the one in
+// which it was decided, and [ErrMoved] otherwise. Adapters ask with the token in hand.
+func Current(ctx context.Context, epoch uint64) error {
+	if was, known := ctx.Value(decided{}).(uint64); known && was != epoch {
+		return ErrMoved
+	}
+	return nil
 }
 
 // Guard returns a transport for clients of Kubernetes that sends no write that is not declared. It has the signature

@@ -39,6 +39,9 @@ type Options[W any, N comparable, S fmt.Stringer, M any] struct {
 	Keyless bool
 	// Writes is all that the controller may write in a round.
 	Writes []outputs.Write
+	// Epoch numbers the tokens that are read with, nil where there is none. What is decided in a round is not written
+	// in another epoch ([outputs.ErrMoved]).
+	Epoch func() uint64
 	// Mode is whether plans are applied. In mode report a round ends with its plan: nothing is saved, each step is
 	// logged while it is planned, and notes are logged without an Event.
 	Mode outputs.Mode
@@ -190,6 +193,9 @@ func (r *Runner[W, N, S, M]) run(
 	defer r.turn(key)()
 	bounded, cancel := context.WithTimeout(outputs.Within(ctx, r.o.Name, r.o.Writes), r.o.Time)
 	defer cancel()
+	if r.o.Epoch != nil {
+		bounded = outputs.Decided(bounded, r.o.Epoch())
+	}
 	done = r.round(bounded, key, observe)
 	if ctx.Err() != nil && !r.o.AtEnd {
 		return done
