@@ -11,7 +11,6 @@ import (
 	"go/format"
 	"os"
 	"path/filepath"
-	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -26,9 +25,20 @@ const header = `// SPDX-FileCopyrightText: The Mooring Authors
 
 package doctor
 
-// shipped are the rights of each way to install a component.
+`
+
+// body is what the files grant: the files, and each rule once with the files that have it.
+const body = `// shipped are the ways to install a component.
 func shipped() []manifest {
 	return []manifest{
+%s}
+}
+
+// granted are the rights that they give, each with the places of the files among those.
+func granted() []grant {
+	return []grant{
+%s}
+}
 `
 
 func main() {
@@ -57,19 +67,30 @@ func run(root string) error {
 }
 
 func render(root string) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(header)
-	for _, source := range sources() {
+	var files, rights bytes.Buffer
+	rules := map[string][]int{}
+	var order []string
+	for at, source := range sources() {
 		content, err := os.ReadFile(filepath.Join(root, source))
 		if err != nil {
 			return nil, err
 		}
-		if err := manifest(&b, source, content); err != nil {
+		account, granted, err := manifest(content)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
+		fmt.Fprintf(&files, "{file: %q, namespace: %q, account: %q},\n", source, account.Namespace, account.Name)
+		for _, r := range granted {
+			if rules[r] == nil {
+				order = append(order, r)
+			}
+			rules[r] = append(rules[r], at)
+		}
 	}
-	b.WriteString("}\n}\n")
-	return format.Source(b.Bytes())
+	for _, r := range order {
+		fmt.Fprintf(&rights, "{files: %#v, %s},\n", rules[r], r)
+	}
+	return format.Source(fmt.Appendf(nil, header+body, files.String(), rights.String()))
 }
 
 // object is any of a file's documents, as far as it matters here.
@@ -81,30 +102,28 @@ type object struct {
 	Subjects []rbacv1.Subject
 }
 
-// manifest writes what one file grants, in the file's order.
-func manifest(b *bytes.Buffer, source string, content []byte) error {
+// manifest is what one file grants, in the file's order, and to which account.
+func manifest(content []byte) (account rbacv1.Subject, granted []string, err error) {
 	var roles []object
-	var account rbacv1.Subject
 	bound := map[string]bool{}
 	for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
 		var o object
 		if err := yaml.Unmarshal(document, &o); err != nil {
-			return err
+			return account, nil, err
 		}
 		switch o.Kind {
 		case "ClusterRole", "Role":
 			roles = append(roles, o)
 		case "ClusterRoleBinding", "RoleBinding":
 			if len(o.Subjects) != 1 || account.Name != "" && o.Subjects[0] != account {
-				return fmt.Errorf("%s %s: one service account is expected in a file", o.Kind, o.Metadata.Name)
+				return account, nil, fmt.Errorf("%s %s: one service account is expected in a file", o.Kind, o.Metadata.Name)
 			}
 			account, bound[o.RoleRef.Kind+" "+o.RoleRef.Name] = o.Subjects[0], true
 		}
 	}
 	if len(bound) == 0 {
-		return fmt.Errorf("nothing is bound")
+		return account, nil, fmt.Errorf("nothing is bound")
 	}
-	fmt.Fprintf(b, "{file: %q, namespace: %q, account: %q, rules: []rule{\n", source, account.Namespace, account.Name)
 	for _, role := range roles {
 		if name := role.Kind + " " + role.Metadata.Name; bound[name] {
 			in := ""
@@ -112,23 +131,21 @@ func manifest(b *bytes.Buffer, source string, content []byte) error {
 				in = role.Metadata.Namespace
 			}
 			for _, r := range role.Rules {
-				rules(b, name, role.Kind == "Role", in, r)
+				granted = append(granted, rule(name, role.Kind == "Role", in, r))
 			}
 		}
 	}
-	b.WriteString("}},\n")
-	return nil
+	return account, granted, nil
 }
 
-// rules writes a rule for each group and resource. in is the namespace of a role in another namespace than the component's.
-func rules(b *bytes.Buffer, role string, own bool, in string, r rbacv1.PolicyRule) {
-	elsewhere := ""
+// rule is one rule of a role. in is the namespace of a role in another namespace than the component's.
+func rule(role string, own bool, in string, r rbacv1.PolicyRule) string {
+	elsewhere, names := "", ""
 	if in != "" {
 		elsewhere = fmt.Sprintf(" in: %q,", in)
 	}
-	for _, group := range r.APIGroups {
-		for _, resource := range r.Resources {
-			fmt.Fprintf(b, "{role: %q, own: %t,%s group: %q, resource: %q, names: %#v, verbs: %#v},\n", role, own, elsewhere, group, resource, slices.Clone(r.ResourceNames), r.Verbs)
-		}
+	if len(r.ResourceNames) > 0 {
+		names = fmt.Sprintf(" names: %#v,", r.ResourceNames)
 	}
+	return fmt.Sprintf("role: %q, own: %t,%s groups: %#v, resources: %#v,%s verbs: %#v", role, own, elsewhere, r.APIGroups, r.Resources, names, r.Verbs)
 }

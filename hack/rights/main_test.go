@@ -29,7 +29,7 @@ func TestAFileOfAnotherShapeIsRefused(t *testing.T) {
 		"kind: RoleBinding\nsubjects: [{name: a}]\n---\nkind: RoleBinding\nsubjects: [{name: b}]\n": "one service account is expected",
 		"\tx": "yaml",
 	} {
-		if err := manifest(&bytes.Buffer{}, "x", []byte(content)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := manifest([]byte(content)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", content, err, want)
 		}
 	}

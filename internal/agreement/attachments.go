@@ -101,22 +101,20 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 			foreign++
 		}
 	}
-	next := "kubectl mooring volumes"
-	if len(unknown) > 0 {
-		row.add(finding.Disagree, time.Time{}, next,
-			"DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): %s", few(unknown))
-	}
-	if len(missing) > 0 {
-		row.add(finding.Disagree, time.Time{}, next,
-			"Kubernetes calls volumes attached to it that DigitalOcean has not attached: %s", few(missing))
-	}
-	if len(stuck) > 0 {
-		row.add(finding.Disagree, time.Time{}, next, "volumes that the driver could not attach or detach: %s",
-			few(stuck))
-	}
-	if len(changing) > 0 {
-		row.settle(time.Time{}, "the driver attaches and detaches them", "volumes are being attached or detached: %s",
-			few(changing))
+	const next = "kubectl mooring volumes"
+	for _, found := range []struct {
+		state      finding.State
+		next, what string
+		volumes    []string
+	}{
+		{finding.Disagree, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment)", unknown},
+		{finding.Disagree, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached", missing},
+		{finding.Disagree, next, "volumes that the driver could not attach or detach", stuck},
+		{finding.Settling, "the driver attaches and detaches them", "volumes are being attached or detached", changing},
+	} {
+		if len(found.volumes) > 0 {
+			row.add(found.state, time.Time{}, found.next, "%s: %s", found.what, finding.Some(found.volumes, 3))
+		}
 	}
 	if !strange {
 		room(v, foreign, row)
@@ -135,8 +133,3 @@ func room(v NodeVolumes, foreign int, row *Row) {
 
 // volume is a volume for people: its PersistentVolume's name, if it has one.
 func (j *judge) volume(id string) string { return cmp.Or(j.Cloud.Volumes.Names[id], id) }
-
-// few are the first of many names, in order, and how many more there are.
-func few(names []string) string {
-	return finding.First(slices.Compact(slices.Sorted(slices.Values(names))), 3)
-}

@@ -92,10 +92,9 @@ func (r Row) cells() []string {
 	short := strings.NewReplacer("droplet ", "", "digitalocean://", "", ", "+notAsked, "", ", "+unknown, " ?", ", ", " ")
 	cells := []string{r.Machine, short.Replace(r.Droplet), r.Node, r.CalicoNode, r.Reflector, r.Verdict.String(), r.Volumes}
 	for i, c := range cells {
-		if c = strings.Join(strings.Fields(prose.Printable(c)), " "); c == "" || c == nothing {
-			c = "-"
+		if cells[i] = prose.Cell(c); cells[i] == nothing {
+			cells[i] = "-"
 		}
-		cells[i] = c
 	}
 	return cells
 }

@@ -96,11 +96,7 @@ func normalize[T any](list []T, object func(*T) metav1.Object) {
 // since Calico cannot read it either.
 func (v BGPView) Into(w *routereflector.World) (configuration *apiv3.BGPConfiguration, unread []string) {
 	unread = slices.Clone(v.Unread)
-	for i := range v.Configurations {
-		if v.Configurations[i].Name == "default" {
-			configuration = &v.Configurations[i]
-		}
-	}
+	configuration = DefaultOf(v.Configurations)
 	w.Mesh = routereflector.MeshFrom(configuration)
 	if info := v.Information(); info != nil && info.Spec.DatastoreReady != nil {
 		w.DatastoreReady = *info.Spec.DatastoreReady
@@ -118,6 +114,14 @@ func (v BGPView) Into(w *routereflector.World) (configuration *apiv3.BGPConfigur
 		w.Filters[name] = true
 	}
 	return configuration, unread
+}
+
+// DefaultOf is BGPConfiguration default, nil if there is none.
+func DefaultOf(all []apiv3.BGPConfiguration) *apiv3.BGPConfiguration {
+	if at := slices.IndexFunc(all, func(c apiv3.BGPConfiguration) bool { return c.Name == "default" }); at >= 0 {
+		return &all[at]
+	}
+	return nil
 }
 
 // Information is ClusterInformation default, nil if there is none.

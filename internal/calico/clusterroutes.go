@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/mooring-dev/mooring/internal/assumed"
 	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
@@ -22,12 +23,23 @@ func routeResources() []string {
 // ClusterRoutes reads what decides who programs the routes between nodes. The error is one sentence.
 func (b *BGPKubernetes) ClusterRoutes(ctx context.Context) (s clusterroutes.Settings, err error) {
 	for _, resource := range routeResources() {
-		answer, err := do(ctx, b.client.Get().Resource(resource))
+		request := b.client.Get().Resource(resource)
+		one := resource == clusterroutes.Informations
+		if one {
+			request = request.Name("default") // the only one, which other readers of the datastore read as well
+		}
+		answer, err := do(ctx, request)
+		if one && apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
 			return s, fmt.Errorf("listing Calico's %s: %w", resource, b.explain(err))
 		}
-		var list struct{ Items []json.RawMessage }
-		if err := json.Unmarshal(answer, &list); err != nil {
+		list := struct{ Items []json.RawMessage }{[]json.RawMessage{answer}}
+		if !one {
+			err = json.Unmarshal(answer, &list)
+		}
+		if err != nil {
 			return s, fmt.Errorf("parsing Calico's %s: %w", resource, err)
 		}
 		for _, item := range list.Items {

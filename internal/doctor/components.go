@@ -151,6 +151,11 @@ func RunsCloud(workloads []Workload) bool {
 	return slices.ContainsFunc(workloads, func(w Workload) bool { return w.labeled(Cloud) || w.runs(Cloud) })
 }
 
+// RunsDriver reports whether a volume driver of DigitalOcean's is among workloads, be it DigitalOcean's own.
+func RunsDriver(workloads []Workload) bool {
+	return slices.ContainsFunc(workloads, func(w Workload) bool { return w.labeled(Driver) || w.runs(Driver) || w.volumeDriver() == VolumeDriver })
+}
+
 // CoreAuthorities are the ConfigMaps by which the operators of etcd storage know their core (--etcd-core-ca-configmap, with its default).
 func CoreAuthorities(workloads []Workload) (out []v1alpha1.Destination) {
 	at := slices.IndexFunc(components(), func(c component) bool { return c.name == Storage })

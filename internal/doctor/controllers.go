@@ -78,9 +78,9 @@ func present(e ControllerEvidence) []finding.Finding {
 	case len(found) > 0:
 		out = append(out, finding.Finding{Severity: finding.OK, What: "of Mooring there is " + strings.Join(found, ", ")})
 	case len(out) > 0:
-	case len(e.elected()) > 0:
+	case len(e.Elected()) > 0:
 		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "of Mooring only Leases were found, no workload: " + strings.Join(e.elected(), ", "),
+			Severity: finding.Note, What: "of Mooring only Leases were found, no workload: " + strings.Join(e.Elected(), ", "),
 			Why: "these programs run outside of the cluster, or with images and labels of other names: their replicas, versions and rights are not checked",
 		})
 	default:
@@ -123,8 +123,8 @@ func (e ControllerEvidence) elects(c component, l Lease) bool {
 	return c.lease != "" && l.Name == c.lease && here
 }
 
-// elected are the components whose Lease somebody renews.
-func (e ControllerEvidence) elected() []string {
+// Elected are the components whose Lease somebody renews.
+func (e ControllerEvidence) Elected() []string {
 	var out []string
 	for _, c := range components() {
 		if slices.ContainsFunc(e.Leases, func(l Lease) bool {
@@ -172,8 +172,9 @@ func nodeController(c component, w Workload) finding.Finding {
 	case kind.Value == "kubernetes":
 		return finding.Finding{}
 	case kind.Elsewhere || enabled.Elsewhere:
+		taken := slices.DeleteFunc([]string{"DATASTORE_TYPE", list}, func(v string) bool { return !w.Env[v].Elsewhere })
 		return finding.Finding{
-			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not read: %s takes %s from another object", w, elsewhere(w, "DATASTORE_TYPE", list)),
+			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not read: %s takes %s from another object", w, strings.Join(taken, " and ")),
 			Why: "with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync",
 			Do:  "check whether node is among the controllers there",
 		}
@@ -185,11 +186,6 @@ func nodeController(c component, w Workload) finding.Finding {
 		Why: "it does so at once when a Node is deleted, and at every start: no guard of calico-node-sync can hold that back",
 		Do:  "accept both, or leave node out of " + list + " and note what else that turns off: docs/migration/calico-node-sync.md",
 	}
-}
-
-// elsewhere are those of the variables whose value is in another object.
-func elsewhere(w Workload, variables ...string) string {
-	return strings.Join(slices.DeleteFunc(variables, func(v string) bool { return !w.Env[v].Elsewhere }), " and ")
 }
 
 // twice finds a component that is installed more than once.

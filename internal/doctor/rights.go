@@ -20,6 +20,16 @@ type manifest struct {
 	rules              []rule
 }
 
+// grant is one rule of a role.
+type grant struct {
+	// files are the places among those that are shipped of the files that have it.
+	files                           []int
+	role                            string
+	own                             bool
+	in                              string
+	groups, resources, names, verbs []string
+}
+
 // rule is one rule of a role about one resource.
 type rule struct {
 	// role is its kind and name; own says that it holds in the component's namespace alone.
@@ -40,6 +50,14 @@ type Question struct {
 	In                                 string
 	Group, Resource, Subresource, Name string
 	Verb                               string
+}
+
+// User is the service account as the API server knows it (k8s.io/apiserver/pkg/authentication/serviceaccount).
+func (q Question) User() string { return "system:serviceaccount:" + q.Namespace + ":" + q.Account }
+
+// Groups are those of the service account.
+func (q Question) Groups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + q.Namespace, "system:authenticated"}
 }
 
 // RightsEvidence is what was read of rights.
@@ -196,7 +214,19 @@ func (i *installed) unused(r rule) bool {
 // shippedAs is one of our files.
 func shippedAs(file string) manifest {
 	files := shipped()
-	return files[slices.IndexFunc(files, func(m manifest) bool { return m.file == file })]
+	at := slices.IndexFunc(files, func(m manifest) bool { return m.file == file })
+	m := files[at]
+	for _, g := range granted() {
+		if !slices.Contains(g.files, at) {
+			continue
+		}
+		for _, group := range g.groups {
+			for _, resource := range g.resources {
+				m.rules = append(m.rules, rule{g.role, g.own, g.in, group, resource, g.names, g.verbs})
+			}
+		}
+	}
+	return m
 }
 
 // Rights judges whether each component that is installed may do what its manifest allows it. The name of the check stands in

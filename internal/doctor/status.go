@@ -61,7 +61,7 @@ func (e ControllerEvidence) missing(c component, workloads []Workload) string {
 		return c.half(workloads)
 	case trace == "":
 		return ""
-	case c.name == Driver && slices.ContainsFunc(e.Workloads, func(w Workload) bool { return w.volumeDriver() == VolumeDriver }):
+	case c.name == Driver && RunsDriver(e.Workloads):
 		return ""
 	case slices.ContainsFunc(e.Workloads, c.rivaled):
 		return ""

@@ -41,7 +41,7 @@ func storages(e StorageEvidence) []finding.Finding {
 	out = append(out, e.cores()...)
 	if names := e.reported(); e.Unkept != "" && len(names) > 0 {
 		out = append(out, finding.Finding{
-			Severity: finding.Warning, Unread: true, Where: "EtcdStorage " + some(names), What: "the status of EtcdStorage " + some(names) + " is " + e.Unkept,
+			Severity: finding.Warning, Unread: true, Where: "EtcdStorage " + finding.Some(names, 3), What: "the status of EtcdStorage " + finding.Some(names, 3) + " is " + e.Unkept,
 			Why: "what happened since is in no status", Do: "kubectl mooring doctor controllers",
 		})
 	}
@@ -121,7 +121,7 @@ func (e StorageEvidence) cores() []finding.Finding {
 	var out []finding.Finding
 	for _, key := range order {
 		f := finding.Finding{
-			Severity: finding.Warning, Where: "the core etcd of EtcdStorage " + some(by[key]), What: key.message,
+			Severity: finding.Warning, Where: "the core etcd of EtcdStorage " + finding.Some(by[key], 3), What: key.message,
 			Why: "all tenants of the core depend on it", Do: `docs/components/etcd-storage-operator.md, "Runbook"`,
 		}
 		if slices.Contains([]string{"NoSpace", "NoLeader", "Corrupt"}, key.reason) {
@@ -138,10 +138,4 @@ func sentence(what string, c *metav1.Condition) string {
 		return what
 	}
 	return what + ": " + c.Message
-}
-
-// some names up to three.
-func some(names []string) string {
-	slices.Sort(names)
-	return finding.First(names, 3)
 }

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -206,18 +207,15 @@ func volumeTopology(e VolumeEvidence) []finding.Finding {
 }
 
 // shippedClasses are the StorageClasses of the driver's manifests, which are csi-digitalocean's.
-func shippedClasses() []VolumeClass {
-	var out []VolumeClass
-	for name, fstype := range map[string]string{"do-block-storage": "", "do-block-storage-xfs": "xfs"} {
-		for suffix, reclaim := range map[string]string{"": "Delete", "-retain": "Retain"} {
-			c := VolumeClass{Name: name + suffix, Provisioner: VolumeDriver, Reclaim: reclaim, Binding: "Immediate", Expands: true}
-			if fstype != "" {
-				c.Parameters = map[string]string{"fstype": fstype}
-			}
-			out = append(out, c)
-		}
+func shippedClasses() (out []VolumeClass) {
+	xfs := map[string]string{"fstype": "xfs"}
+	for _, c := range []VolumeClass{
+		{Name: "do-block-storage", Reclaim: "Delete"}, {Name: "do-block-storage-retain", Reclaim: "Retain"},
+		{Name: "do-block-storage-xfs", Reclaim: "Delete", Parameters: xfs}, {Name: "do-block-storage-xfs-retain", Reclaim: "Retain", Parameters: xfs},
+	} {
+		c.Provisioner, c.Binding, c.Expands = VolumeDriver, "Immediate", true
+		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b VolumeClass) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -279,15 +277,10 @@ func (shipped VolumeClass) differs(c VolumeClass) []string {
 	say("reclaimPolicy", cmp.Or(c.Reclaim, "Delete"), shipped.Reclaim)
 	say("volumeBindingMode", cmp.Or(c.Binding, "Immediate"), shipped.Binding)
 	say("allowVolumeExpansion", fmt.Sprint(c.Expands), fmt.Sprint(shipped.Expands))
-	keys := []string{}
-	for k := range c.Parameters {
-		keys = append(keys, k)
-	}
-	for k := range shipped.Parameters {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range slices.Compact(keys) {
+	both := map[string]string{}
+	maps.Copy(both, c.Parameters)
+	maps.Copy(both, shipped.Parameters)
+	for _, k := range slices.Sorted(maps.Keys(both)) {
 		say("parameter "+k, c.Parameters[k], shipped.Parameters[k])
 	}
 	return out

@@ -68,16 +68,13 @@ func (s *Section) unkept(why string) {
 
 // plain makes one line of anybody's text, without what a terminal would take for an order.
 func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
+	printed := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsPrint(r) {
+			return r
 		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
+		return -1
 	}, text)
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(printed), " ")
 }
 
 // explanation puts the sections together; those that have nothing to say are left out.

@@ -69,12 +69,12 @@ func (e NodeEvidence) nodeSync() Section {
 	// What a running controller is about to do ends by itself, here as in agreement.
 	ill := e.Machine.Verdict != finding.Settling
 	for _, d := range plan.Decisions {
-		if e.isAbout(d.Of) {
+		if d.Of.Is(e.Name, e.CalicoNames...) {
 			s.sayIf(ill, "plan", "%s", d.Because)
 		}
 	}
 	for _, step := range plan.Steps {
-		if e.isAbout(step.Subject()) {
+		if step.Subject().Is(e.Name, e.CalicoNames...) {
 			s.sayIf(ill, "step", "%s", step)
 			concerned = true
 		}
@@ -83,7 +83,7 @@ func (e NodeEvidence) nodeSync() Section {
 		switch {
 		case r.Of == (nodesync.Subject{}):
 			s.heed("held back", "nothing at all is removed: %s (%s)", r.Message, r.Gate)
-		case !e.isAbout(r.Of):
+		case !r.Of.Is(e.Name, e.CalicoNames...):
 			continue
 		case r.Gate.Settled():
 			s.say("left alone", "%s (%s)", r.Message, r.Gate)
@@ -105,9 +105,4 @@ func (e NodeEvidence) nodeSync() Section {
 	s.say("limits", "those of a controller without flags, with a grace period of %s", prose.Span(e.NodeSync.Grace))
 	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "no state of a running controller was found (none, or an old one), so that an absence starts now"))
 	return s
-}
-
-// isAbout reports that a subject is the machine, by any of its names.
-func (e NodeEvidence) isAbout(of nodesync.Subject) bool {
-	return of.Is(e.Name, e.CalicoNames...)
 }

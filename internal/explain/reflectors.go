@@ -40,8 +40,6 @@ type Topology struct {
 	// Unread are sentences about objects of Calico's that could not be read. PodsUncounted says why workloads were not counted, "" if they were.
 	Unread        []string
 	PodsUncounted string
-	// unkept is that of [Reflectors].
-	unkept string
 }
 
 func (r Reflectors) sections() []Section {
@@ -58,14 +56,13 @@ func (r Reflectors) sections() []Section {
 	}
 	var out []Section
 	for _, t := range r.Topologies {
-		t.unkept = r.Unkept
-		out = append(out, t.section())
+		out = append(out, t.section(r.Unkept))
 	}
 	return out
 }
 
 // section is what one topology's plan says of the node.
-func (t Topology) section() Section {
+func (t Topology) section(unkept string) Section {
 	s := Section{Title: "Route reflectors: topology " + t.World.Topology.Name}
 	at := slices.IndexFunc(t.World.Nodes, func(n routereflector.Node) bool { return n.Name == t.Node })
 	if at < 0 {
@@ -87,7 +84,7 @@ func (t Topology) section() Section {
 	if !t.steps(&s, n) && role < 0 && !client {
 		return s // the rest is about others
 	}
-	t.state(&s)
+	t.state(&s, unkept)
 	return s
 }
 
@@ -204,7 +201,7 @@ func (t Topology) steps(s *Section, n routereflector.Node) bool {
 }
 
 // state says how it stands with the topology as a whole.
-func (t Topology) state(s *Section) {
+func (t Topology) state(s *Section, unkept string) {
 	status := t.World.Topology.Status
 	for _, r := range t.Plan.Refusals {
 		s.sayIf(r.Reason != routereflector.ReasonPaused, "held back", "%s (%s)", r.Message, r.Reason)
@@ -223,7 +220,7 @@ func (t Topology) state(s *Section) {
 	for _, u := range t.Unread {
 		s.heed("not read", "%s", u)
 	}
-	s.unkept(t.unkept)
+	s.unkept(unkept)
 	if status.Phase != "" {
 		s.say("topology", "%s, as its operator says", status.Phase)
 	}

@@ -324,13 +324,10 @@ func annotations(in loadbalancer.Input, refused error) Section {
 		if annotation.IsDefault(name, in.Service.Annotations, effective.Annotations) {
 			said += ", a default of the cluster"
 		}
-		s.say(short(name), "%s: %s", said, gives(in, name, entry, refused))
+		s.say(strings.TrimPrefix(name, annotation.Prefix), "%s: %s", said, gives(in, name, entry, refused))
 	}
 	return s
 }
-
-// short is an annotation's name without what those of load balancers begin with.
-func short(name string) string { return strings.TrimPrefix(name, annotation.Prefix) }
 
 // gives says what an annotation changes.
 func gives(in loadbalancer.Input, name string, entry annotation.Entry, refused error) string {
@@ -386,8 +383,11 @@ func bare(in loadbalancer.Input, name string) loadbalancer.Input {
 // nodes returns which Nodes get traffic, and why others do not.
 func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 	s := Section{Title: "Nodes"}
-	var targets []string
+	var targets, down []string
 	for _, t := range result.Targets {
+		if ready := readyOf(e.node(t.Node)); ready != nil && ready.Status != corev1.ConditionTrue {
+			down = append(down, t.Node)
+		}
 		text := fmt.Sprintf("%s (droplet %d)", t.Node, t.Droplet)
 		if t.Droplet < 0 {
 			text = t.Node + " (no provider ID yet)"
@@ -397,7 +397,7 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 	if len(targets) > 0 {
 		s.say("targets", "%d: %s", len(targets), finding.First(targets, mostTargets))
 	}
-	if down := e.notReady(result.Targets); len(down) > 0 {
+	if len(down) > 0 {
 		s.sayIf(len(down) == len(targets), "not ready", "%d: %s: they stay targets, and the health check of the load balancer leaves them out",
 			len(down), finding.First(down, mostTargets))
 	}
@@ -411,18 +411,13 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 	return s
 }
 
-// notReady are the targets whose Nodes are not Ready.
-func (e ServiceEvidence) notReady(targets []loadbalancer.Target) []string {
-	var out []string
-	for _, t := range targets {
-		at := slices.IndexFunc(e.Input.Nodes, func(n *corev1.Node) bool { return n.Name == t.Node })
-		if at >= 0 && slices.ContainsFunc(e.Input.Nodes[at].Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-		}) {
-			out = append(out, t.Node)
-		}
+// node is the Node of a name, nil if there is none.
+func (e ServiceEvidence) node(name string) *corev1.Node {
+	at := slices.IndexFunc(e.Input.Nodes, func(n *corev1.Node) bool { return n.Name == name })
+	if at < 0 {
+		return nil
 	}
-	return out
+	return e.Input.Nodes[at]
 }
 
 // mostTargets is how many Nodes are named.
@@ -436,11 +431,10 @@ const (
 
 // meant reports that somebody wants a Node left out, or that it is about to get its addresses: then the controller warns of nothing either.
 func (e ServiceEvidence) meant(name string) bool {
-	at := slices.IndexFunc(e.Input.Nodes, func(n *corev1.Node) bool { return n.Name == name })
-	if at < 0 {
+	n := e.node(name)
+	if n == nil {
 		return false
 	}
-	n := e.Input.Nodes[at]
 	_, labeled := n.Labels[corev1.LabelNodeExcludeBalancers]
 	return labeled || n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == autoscalerTaint || t.Key == uninitializedTaint

@@ -351,12 +351,10 @@ func (e TimelineEvidence) gaps(known []Moment) (out []Gap) {
 	case e.Oldest.IsZero():
 		add("Events", "the API server has none of Mooring's: it keeps each for an hour, unless --event-ttl is set otherwise")
 	case len(known) > 0 && known[0].At.Before(e.Oldest):
-		add("Events", "those from before %s have expired, when the oldest was recorded that the API server still has", clockTime(e.Oldest))
+		add("Events", "those from before %s have expired, when the oldest was recorded that the API server still has", e.Oldest.UTC().Format(time.TimeOnly))
 	}
 	return out
 }
-
-func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
 
 // Text is the timeline for a terminal of that width in columns, 0 for one without end. Times are UTC.
 func (t Timeline) Text(width int) string {

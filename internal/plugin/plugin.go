@@ -67,6 +67,5 @@ func NewCommand(builders ...Builder) *cobra.Command {
 	for _, build := range builders {
 		root.AddCommand(build(env))
 	}
-	observe.OneSentence(root)
 	return root
 }

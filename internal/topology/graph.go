@@ -79,84 +79,85 @@ func (z Zone) text(counts bool) []string {
 	return lines
 }
 
-// DOT is the topologies for Graphviz: dot -Tsvg.
-func DOT(maps []Map) string {
+// language is how a graph is written. A frame has an indentation, an ID and a label.
+type language struct {
+	head, end, tail string
+	frame           func(indent, id, label string) string
+	box             func(box) string
+	line            string
+}
+
+// write writes the topologies.
+func (l language) write(maps []Map) string {
 	var b strings.Builder
-	b.WriteString("graph topologies {\n  node [shape=box, fontname=\"sans-serif\"];\n")
+	b.WriteString(l.head)
 	counts := grouped(maps)
 	for mi, m := range maps {
-		g := graphOf(m, fmt.Sprintf("t%d", mi), counts)
-		fmt.Fprintf(&b, "  subgraph cluster_t%d {\n    label=%s;\n", mi, dotQuote([]string{m.Title()}))
+		id := fmt.Sprintf("t%d", mi)
+		g := graphOf(m, id, counts)
+		b.WriteString(l.frame("  ", id, m.Title()))
 		for gi, group := range m.Groups {
-			fmt.Fprintf(&b, "    subgraph cluster_t%dg%d {\n      label=%s;\n", mi, gi, dotQuote([]string{group.heading()}))
+			b.WriteString(l.frame("    ", fmt.Sprintf("%sg%d", id, gi), group.heading()))
 			for _, x := range g.boxes {
-				if x.group != gi {
-					continue
+				if x.group == gi {
+					b.WriteString("      " + l.box(x) + "\n")
 				}
-				style := ""
-				if x.reflector {
-					style = ", shape=ellipse, penwidth=2"
-				}
-				if !x.well {
-					style += ", style=dashed"
-				}
-				fmt.Fprintf(&b, "      %s [label=%s%s];\n", x.id, dotQuote(x.lines), style)
 			}
-			b.WriteString("    }\n")
+			b.WriteString("    " + l.end + "\n")
 		}
-		b.WriteString("  }\n")
-		for _, l := range g.lines {
-			fmt.Fprintf(&b, "  %s -- %s;\n", l[0], l[1])
+		b.WriteString("  " + l.end + "\n")
+		for _, ends := range g.lines {
+			fmt.Fprintf(&b, l.line, ends[0], ends[1])
 		}
 	}
-	b.WriteString("}\n")
-	return b.String()
+	return b.String() + l.tail
+}
+
+// DOT is the topologies for Graphviz: dot -Tsvg.
+func DOT(maps []Map) string {
+	return language{
+		head: "graph topologies {\n  node [shape=box, fontname=\"sans-serif\"];\n", end: "}", tail: "}\n", line: "  %s -- %s;\n",
+		frame: func(indent, id, label string) string {
+			return fmt.Sprintf("%[1]ssubgraph cluster_%[2]s {\n%[1]s  label=%[3]s;\n", indent, id, dotQuote([]string{label}))
+		},
+		box: func(x box) string {
+			style := map[bool]string{true: ", shape=ellipse, penwidth=2"}[x.reflector] + map[bool]string{false: ", style=dashed"}[x.well]
+			return fmt.Sprintf("%s [label=%s%s];", x.id, dotQuote(x.lines), style)
+		},
+	}.write(maps)
 }
 
 // dotQuote is lines as one quoted string of the DOT language.
 func dotQuote(lines []string) string {
-	quoted := make([]string, len(lines))
-	for i, line := range lines {
-		quoted[i] = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean(line))
-	}
-	return `"` + strings.Join(quoted, `\n`) + `"`
+	return quoted(lines, `\n`, strings.NewReplacer(`\`, `\\`, `"`, `\"`))
 }
 
 // Mermaid is the topologies for Mermaid, as Markdown on GitHub shows it.
 func Mermaid(maps []Map) string {
-	var b strings.Builder
-	b.WriteString("graph TD\n")
-	counts := grouped(maps)
-	for mi, m := range maps {
-		g := graphOf(m, fmt.Sprintf("t%d", mi), counts)
-		fmt.Fprintf(&b, "  subgraph t%d[%s]\n", mi, mermaidQuote([]string{m.Title()}))
-		for gi, group := range m.Groups {
-			fmt.Fprintf(&b, "    subgraph t%dg%d[%s]\n", mi, gi, mermaidQuote([]string{group.heading()}))
-			for _, x := range g.boxes {
-				if x.group != gi {
-					continue
-				}
-				left, right := "[", "]"
-				if x.reflector {
-					left, right = "([", "])"
-				}
-				fmt.Fprintf(&b, "      %s%s%s%s\n", x.id, left, mermaidQuote(x.lines), right)
+	return language{
+		head: "graph TD\n", end: "end", line: "  %s --- %s\n",
+		frame: func(indent, id, label string) string {
+			return fmt.Sprintf("%ssubgraph %s[%s]\n", indent, id, mermaidQuote([]string{label}))
+		},
+		box: func(x box) string {
+			if x.reflector {
+				return x.id + "([" + mermaidQuote(x.lines) + "])"
 			}
-			b.WriteString("    end\n")
-		}
-		b.WriteString("  end\n")
-		for _, l := range g.lines {
-			fmt.Fprintf(&b, "  %s --- %s\n", l[0], l[1])
-		}
-	}
-	return b.String()
+			return x.id + "[" + mermaidQuote(x.lines) + "]"
+		},
+	}.write(maps)
 }
 
 // mermaidQuote is lines as one quoted label. Mermaid writes what it would read otherwise as #code;.
 func mermaidQuote(lines []string) string {
-	quoted := make([]string, len(lines))
+	return quoted(lines, "<br>", strings.NewReplacer(`#`, "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;"))
+}
+
+// quoted is lines as one string in quotation marks.
+func quoted(lines []string, newline string, escape *strings.Replacer) string {
+	out := make([]string, len(lines))
 	for i, line := range lines {
-		quoted[i] = strings.NewReplacer(`#`, "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "`", "#96;").Replace(clean(line))
+		out[i] = escape.Replace(clean(line))
 	}
-	return `"` + strings.Join(quoted, "<br>") + `"`
+	return `"` + strings.Join(out, newline) + `"`
 }

@@ -23,7 +23,7 @@ func waitsOf(w World, m matcher) List {
 	list := slices.Clone(w.Waits)
 	slices.SortFunc(list, func(a, b finding.Verdict) int {
 		return cmp.Or(
-			natural(a.What, b.What), natural(a.On, b.On), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Next, b.Next),
+			prose.Natural(a.What, b.What), prose.Natural(a.On, b.On), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Next, b.Next),
 			a.ObservedAt.Compare(b.ObservedAt),
 		)
 	})
@@ -35,10 +35,17 @@ func waitsOf(w World, m matcher) List {
 		}
 		reported.Text = cmp.Or(tidy(x.Stale), reported.Text)
 		confirm := Cell{Command: tidy(x.Next), Text: tidy(x.Answer)}
-		lines[i] = line{
-			row:   Row{Ill: x.State == finding.Held, Old: x.Stale != "", Cells: append(cells(what, x.Why), reported, confirm)},
-			texts: []string{what, x.Why, x.Stale, x.Next, x.Answer},
+		row := Row{Ill: x.State == finding.Held, Old: x.Stale != "", Cells: append(cells(what, x.Why), reported, confirm)}
+		row.fault = Fault{Command: confirm.Command, Next: confirm.Text, Since: reported.At}
+		row.told.head = row.Cells[0].Text + ": " + row.Cells[1].Text
+		if row.Old && reported.At != nil {
+			row.told.lines = append(row.told.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(w.now().Sub(*reported.At)), reported.Text))
 		}
+		if confirm.Text != "" {
+			row.told.lines = append(row.told.lines, confirm.Text)
+		}
+		row.told.lines = append(row.told.lines, "to confirm: "+confirm.Command)
+		lines[i] = line{row: row, texts: []string{what, x.Why, x.Stale, x.Next, x.Answer}}
 	}
 	l = m.list(l, "confirmation", lines)
 	switch l.State {
@@ -79,31 +86,32 @@ func doctorOf(w World, m matcher) List {
 		}
 		ill := f.Severity == finding.Problem || f.Severity == finding.Warning
 		row := Row{Ill: ill, Old: l.Old, Cells: cells(string(f.Severity), f.Check, f.What, f.Why, f.Do)}
+		c := row.Cells
+		row.told.head, row.fault = c[0].Text+" "+c[1].Text+": "+c[2].Text, Fault{Command: "kubectl mooring doctor", Next: c[4].Text}
+		if c[4].Text != "" {
+			row.told.lines = []string{"to do: " + c[4].Text}
+		}
 		lines = append(lines, line{row: row, texts: []string{string(f.Severity), f.Check, f.What, f.Where, f.Why, f.Do}})
 	}
 	l = m.list(l, "finding", lines)
 	l.State = Good
 	var parts []string
-	if n := counts[finding.Problem]; n > 0 {
-		l.State, parts = Bad, append(parts, prose.Plural(n, "problem"))
-	}
-	if n := counts[finding.Warning]; n > 0 {
-		l.State, parts = Bad, append(parts, prose.Plural(n, "warning"))
-	}
-	if unread > 0 {
-		if l.State == Good {
-			l.State = Unread
+	for _, part := range []struct {
+		count int
+		text  string
+		state State
+	}{
+		{counts[finding.Problem], prose.Plural(counts[finding.Problem], "problem"), Bad},
+		{counts[finding.Warning], prose.Plural(counts[finding.Warning], "warning"), Bad},
+		{unread, fmt.Sprintf("%d not read", unread), Unread}, {counts[finding.Note], prose.Plural(counts[finding.Note], "note"), Good},
+		{aside, fmt.Sprintf("%d not looked at", aside), Absent}, // nothing needs attention, and not all was looked at
+	} {
+		if part.count == 0 {
+			continue
 		}
-		parts = append(parts, fmt.Sprintf("%d not read", unread))
-	}
-	if n := counts[finding.Note]; n > 0 {
-		parts = append(parts, prose.Plural(n, "note"))
-	}
-	if aside > 0 {
-		if l.State == Good { // nothing needs attention, and not all was looked at
-			l.State = Absent
+		if parts = append(parts, part.text); l.State == Good {
+			l.State = part.state
 		}
-		parts = append(parts, fmt.Sprintf("%d not looked at", aside))
 	}
 	l.Text = cmp.Or(strings.Join(parts, ", "), "nothing found")
 	l.Summary += fmt.Sprintf(", and %d ok", counts[finding.OK])

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -158,7 +157,7 @@ func troubles(w World, p Page, key string) []trouble {
 			continue
 		}
 		for _, r := range l.Rows {
-			all = append(all, r.trouble(key, w.now()))
+			all = append(all, r.inTerminal())
 		}
 	}
 	if len(all) > mostNamed {
@@ -192,38 +191,18 @@ func componentLines(w World) []trouble {
 		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == "" && c.Unread == ""})
 	}
 	slices.SortStableFunc(out, func(a, b trouble) int {
-		if a.well != b.well {
-			return map[bool]int{false: -1, true: 1}[a.well]
-		}
-		return cmp.Compare(a.head, b.head)
+		return cmp.Or(order(!a.well)-order(!b.well), cmp.Compare(a.head, b.head))
 	})
 	return out
 }
 
-// trouble is a row in a terminal, at a moment.
-func (r Row) trouble(key string, now time.Time) trouble {
-	c := r.Cells
-	switch key {
-	case "waits":
-		t := trouble{head: c[0].Text + ": " + c[1].Text}
-		if r.Old && c[2].At != nil {
-			t.lines = append(t.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(now.Sub(*c[2].At)), c[2].Text))
-		}
-		if c[3].Text != "" {
-			t.lines = append(t.lines, c[3].Text)
-		}
-		return trouble{head: t.head, lines: append(t.lines, "to confirm: "+c[3].Command)}
-	case "doctor":
-		t := trouble{head: c[0].Text + " " + c[1].Text + ": " + c[2].Text}
-		if c[4].Text != "" {
-			t.lines = append(t.lines, "to do: "+c[4].Text)
-		}
-		return t
-	case "volumes":
-		return r.volumeTrouble()
+// inTerminal is a row in a terminal.
+func (r Row) inTerminal() trouble {
+	if r.told.head != "" {
+		return r.told
 	}
 	var texts []string
-	for _, x := range c {
+	for _, x := range r.Cells {
 		if x.Text != "" && x.Text != "-" {
 			texts = append(texts, strings.TrimSpace(x.Text+" "+x.ID))
 		}

@@ -49,6 +49,10 @@ type Row struct {
 	Ill   bool   `json:"ill,omitempty"`
 	Old   bool   `json:"old,omitempty"`
 	Cells []Cell `json:"cells"`
+	// told is the row in a terminal, if that is not its cells; fault is what a person or a component does about it, and since
+	// when it is so.
+	told  trouble
+	fault Fault
 }
 
 // Cell is a text, and instead of it or alongside it a moment or bars.
@@ -181,7 +185,10 @@ func componentsOf(w World, m matcher) List {
 		leader = cmp.Or(c.Problem, c.Unread, leader)
 		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Pods(), "-")
 		lines[i] = line{
-			row:   Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, ready, leader), renewed)},
+			row: Row{
+				Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, ready, leader), renewed),
+				fault: Fault{Command: "kubectl mooring doctor controllers", Since: renewed.At},
+			},
 			texts: []string{c.Name, c.Where(), version, leader, c.Problem},
 		}
 	}
@@ -195,9 +202,10 @@ func reflectorsOf(w World, m matcher) List {
 	}
 	var lines []line
 	var waits []string
+	draws := Fault{Command: "kubectl mooring topology"}
 	for _, t := range sortedMaps(w.Topologies) {
 		for _, text := range t.Troubles {
-			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text)}, texts: []string{t.Name, text}})
+			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text), fault: draws}, texts: []string{t.Name, text}})
 		}
 		if t.WaitingFor != "" {
 			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
@@ -206,7 +214,7 @@ func reflectorsOf(w World, m matcher) List {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
 				replacing := t.Replacing(r, w.now())
-				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state)}
+				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state), fault: draws}
 				row.Cells[2].Machine = row.Cells[2].Text
 				texts := []string{t.Name, g.Name, r.Node, r.Zone, state}
 				lines = append(lines, line{row: row, settling: replacing, texts: texts, zone: r.Zone})
@@ -220,7 +228,7 @@ func reflectorsOf(w World, m matcher) List {
 
 func sortedMaps(maps []topology.Map) []topology.Map {
 	out := slices.Clone(maps)
-	slices.SortFunc(out, func(a, b topology.Map) int { return natural(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b topology.Map) int { return prose.Natural(a.Name, b.Name) })
 	return out
 }
 
@@ -231,7 +239,7 @@ func balancersOf(w World, m matcher) List {
 	}
 	list := slices.Clone(w.Balancers)
 	slices.SortFunc(list, func(a, b Balancer) int {
-		return cmp.Or(natural(a.Namespace, b.Namespace), natural(a.Name, b.Name))
+		return cmp.Or(prose.Natural(a.Namespace, b.Namespace), prose.Natural(a.Name, b.Name))
 	})
 	targets := targetsOf(w)
 	lines := make([]line, len(list))
@@ -259,6 +267,10 @@ func balancersOf(w World, m matcher) List {
 			Cells: append(cells(name, address, b.Problem, portsOf(b.Spec.Ports), target), moment(b.CreationTimestamp.Time)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
+		row.fault.Command = "kubectl mooring status"
+		if about("", b.Name, "")+about("", b.Namespace, "") == b.Name+b.Namespace {
+			row.fault.Command = "kubectl mooring explain service " + b.Name + " -n " + b.Namespace
+		}
 		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Spec.Ports), target}
 		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.now()), texts: texts}
 	}
@@ -322,7 +334,7 @@ func targetsOf(w World) string {
 	}
 	const named = 3
 	list := slices.Clone(w.Excluded)
-	slices.SortFunc(list, func(a, b Excluded) int { return natural(a.Node, b.Node) })
+	slices.SortFunc(list, func(a, b Excluded) int { return prose.Natural(a.Node, b.Node) })
 	var parts []string
 	for i, e := range list {
 		if i == named {
@@ -340,7 +352,7 @@ func tenantsOf(w World, m matcher) List {
 		l.Summary = "the cluster has no kind EtcdStorage"
 	}
 	list := slices.Clone(w.Tenants)
-	slices.SortFunc(list, func(a, b Tenant) int { return natural(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b Tenant) int { return prose.Natural(a.Name, b.Name) })
 	lines := make([]line, len(list))
 	for i, t := range list {
 		state, ill := t.state()
@@ -352,6 +364,10 @@ func tenantsOf(w World, m matcher) List {
 			ill = ill || full
 		}
 		row := Row{Ill: ill, Cells: append(cells(t.Name, state), moment(t.ready().LastTransitionTime.Time), Cell{Text: tidy(t.Status.Proxies)}, usage)}
+		row.fault = Fault{Command: about("kubectl mooring explain etcdstorage ", t.Name, "kubectl mooring status"), Since: row.Cells[2].At}
+		if meta.IsStatusConditionTrue(t.Status.Conditions, "Reconciling") {
+			row.fault.Who = "etcd-storage-operator"
+		}
 		lines[i] = line{row: row, texts: []string{t.Name, state, t.Status.Proxies, t.Status.Endpoint}}
 	}
 	return w.kept(m.list(l, "tenant", lines), "etcd-storage-operator")
@@ -420,19 +436,12 @@ func unit(what string, n int64) string {
 	return what
 }
 
-// amount is a number for people: bytes in powers of 1024.
+// amount is a number for people.
 func amount(what string, n int64) string {
-	switch {
-	case what != "bytes":
-		return fmt.Sprint(n)
-	case n < 1024:
-		return fmt.Sprintf("%d B", n)
+	if what == "bytes" {
+		return prose.Bytes(n)
 	}
-	value, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	for len(units) > 1 && value >= 1023.95 { // which would print as 1024.0
-		value, units = value/1024, units[1:]
-	}
-	return fmt.Sprintf("%.1f %s", value, units[0])
+	return fmt.Sprint(n)
 }
 
 func journalOf(w World, m matcher) List {

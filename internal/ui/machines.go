@@ -178,7 +178,7 @@ func (o *Machines) place(zones []placed) {
 // byZone is the order of names, with those last that are none.
 func byZone(a, b placed) int {
 	last := func(z placed) int { return slices.Index([]string{noZone, noNode}, z.raw) }
-	return cmp.Or(cmp.Compare(last(a), last(b)), natural(a.raw, b.raw))
+	return cmp.Or(cmp.Compare(last(a), last(b)), prose.Natural(a.raw, b.raw))
 }
 
 func (o *Machines) sentence(all int, m matcher) string {

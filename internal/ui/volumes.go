@@ -61,7 +61,7 @@ func volumesOf(w World, m matcher) List {
 		counts[s.Verdict]++
 		row := Row{Ill: s.Verdict.NeedsAttention(), Cells: cells("snapshot "+s.Name, "", "", "", fmt.Sprint(s.GiB), "snapshot", s.Verdict.String(), s.Finding.What, s.Finding.Next)}
 		row.Cells[0].ID = tidy(s.ID)
-		lines = append(lines, line{row: row, texts: []string{s.Name, s.ID, s.Finding.What}})
+		lines = append(lines, line{row: row.ofVolume(), texts: []string{s.Name, s.ID, s.Finding.What}})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return order(a.row.Ill) - order(b.row.Ill) })
 	if len(counts) > 0 && l.Problem == "" {
@@ -113,18 +113,15 @@ func volumeLine(r volumes.Row, zone string) line {
 	if r.Machine != "" {
 		row.Cells[2].Machine = row.Cells[2].Text
 	}
-	return line{row: row, texts: append(all, strings.Join(next, "\n")), zone: zone}
+	return line{row: row.ofVolume(), texts: append(all, strings.Join(next, "\n")), zone: zone}
 }
 
-// volumeTrouble is a volume in a terminal.
-func (r Row) volumeTrouble() trouble {
+// ofVolume is the row with what is told of a volume or a snapshot.
+func (r Row) ofVolume() Row {
 	c := r.Cells
-	t := trouble{head: c[0].Text + " " + c[6].Text + ": " + c[7].Text}
-	if c[7].Text == "" {
-		t.head = strings.TrimSuffix(t.head, ": ")
+	r.told.head = strings.TrimSuffix(c[0].Text+" "+c[6].Text+": "+c[7].Text, ": ")
+	if r.fault = (Fault{Command: "kubectl mooring volumes", Next: c[8].Text, Who: actor(c[8].Text)}); c[8].Text != "" {
+		r.told.lines = []string{"to do: " + c[8].Text}
 	}
-	if c[8].Text != "" {
-		t.lines = append(t.lines, "to do: "+c[8].Text)
-	}
-	return t
+	return r
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -52,7 +51,7 @@ func wrongOf(w World, health []Tile, lists []List) Wrong {
 		}
 		part := machineFaults(w)
 		if t.Key != "machines" {
-			part = lists[slices.IndexFunc(lists, func(l List) bool { return l.Key == t.Key })].faults(w)
+			part = lists[slices.IndexFunc(lists, func(l List) bool { return l.Key == t.Key })].faults()
 		}
 		if len(part) > 0 {
 			parts = append(parts, part)
@@ -118,13 +117,13 @@ func actor(next string) string {
 }
 
 // faults are the rows of a list that need attention, and then why it could not be read.
-func (l List) faults(w World) (out []Fault) {
+func (l List) faults() (out []Fault) {
 	for _, r := range l.Rows {
 		if !r.Ill {
 			continue
 		}
-		f := Fault{Key: l.Key, What: tidy(r.trouble(l.Key, w.now()).head), Who: you}
-		f.act(w, r)
+		f := r.fault
+		f.Key, f.What, f.Who = l.Key, tidy(r.inTerminal().head), cmp.Or(f.Who, you)
 		out = append(out, f)
 	}
 	if l.Problem != "" {
@@ -137,38 +136,6 @@ func (l List) faults(w World) (out []Fault) {
 	return out
 }
 
-// act fills in what a person or a component does about a row of a list, and since when it is so.
-func (f *Fault) act(w World, r Row) {
-	c := r.Cells
-	switch f.Key {
-	case "waits":
-		f.Command, f.Next, f.Since = c[3].Command, c[3].Text, c[2].At
-	case "doctor":
-		f.Command, f.Next = "kubectl mooring doctor", c[4].Text
-	case "components":
-		f.Command, f.Since = "kubectl mooring doctor controllers", c[5].At
-	case "reflectors":
-		f.Command = "kubectl mooring topology"
-	case "balancers":
-		name, _, _ := strings.Cut(c[0].Text, " ")
-		namespace, name, _ := strings.Cut(name, "/")
-		f.Command = about("kubectl mooring explain service "+name+" -n ", namespace, "kubectl mooring status")
-		if about("", name, "") == "" {
-			f.Command = "kubectl mooring status"
-		}
-	case "volumes":
-		f.Command, f.Next = "kubectl mooring volumes", c[8].Text
-		f.Who = actor(f.Next)
-	case "tenants":
-		f.Command, f.Since = about("kubectl mooring explain etcdstorage ", c[0].Text, "kubectl mooring status"), c[2].At
-		for i := range w.Tenants {
-			if t := &w.Tenants[i]; t.Name == c[0].Text && meta.IsStatusConditionTrue(t.Status.Conditions, "Reconciling") {
-				f.Who = "etcd-storage-operator"
-			}
-		}
-	}
-}
-
 // Names are the machines that a filter lets through, by zone as the page calls it, in the order of the squares.
 func Names(w World, filter Filter) map[string][]string {
 	m, out := parse(filter), map[string][]string{}
@@ -179,10 +146,7 @@ func Names(w World, filter Filter) map[string][]string {
 		}
 	}
 	for _, names := range out {
-		slices.SortFunc(names, natural)
+		slices.SortFunc(names, prose.Natural)
 	}
 	return out
 }
-
-// natural is the order of names, in which node-2 is before node-10.
-func natural(a, b string) int { return cmp.Or(prose.Natural(a, b), cmp.Compare(a, b)) }

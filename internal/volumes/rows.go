@@ -151,15 +151,12 @@ func Compare(w World) Report {
 		r.Volumes[i].judge(x.read)
 	}
 	x.snapshots(&r, known, tags)
-	for _, side := range []struct {
-		name string
-		side finding.Side
-	}{{"DigitalOcean", w.Cloud.Side}, {"snapshots at DigitalOcean", w.Cloud.SnapshotsSide}, {"VolumeSnapshotContents", w.ContentsSide}} {
-		switch {
-		case side.side.Problem != "":
-			r.NotRead = append(r.NotRead, side.name+": "+side.side.Problem)
-		case side.side.NotAsked != "" && side.name == "DigitalOcean":
-			r.NotRead = append(r.NotRead, side.name+": "+side.side.NotAsked)
+	for _, side := range [][2]string{ // of these only DigitalOcean must have been asked
+		{"DigitalOcean", cmp.Or(w.Cloud.Problem, w.Cloud.NotAsked)}, {"snapshots at DigitalOcean", w.Cloud.SnapshotsSide.Problem},
+		{"VolumeSnapshotContents", w.ContentsSide.Problem},
+	} {
+		if side[1] != "" {
+			r.NotRead = append(r.NotRead, side[0]+": "+side[1])
 		}
 	}
 	slices.SortFunc(r.Volumes, func(a, b Row) int {
@@ -511,4 +508,19 @@ func (x index) nobodys(s Snapshot) finding.Verdict {
 		break
 	}
 	return f
+}
+
+// RowOf is the row of a claim that is bound to that volume, or to none: a PersistentVolume of an earlier claim of the same name is not its volume.
+func RowOf(rows []Row, claim, volume string) *Row {
+	var bound *Row
+	for i, r := range rows {
+		switch {
+		case r.Claim != claim:
+		case r.Volume == volume, r.Volume == "":
+			return &rows[i]
+		case volume == "" && r.State != Released:
+			bound = &rows[i] // since the claim was read
+		}
+	}
+	return bound
 }

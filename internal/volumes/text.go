@@ -4,6 +4,7 @@
 package volumes
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,16 +36,10 @@ func (r Row) Cells() []string {
 	for _, f := range r.Findings {
 		what = append(what, f.What)
 	}
-	claim := r.Claim
-	if claim == "" {
-		claim = "(" + r.Volume + ")"
-	}
+	claim := cmp.Or(r.Claim, "("+r.Volume+")")
 	cells := []string{claim, pods, r.Machine, droplet, strconv.FormatInt(r.GiB, 10), r.State, r.Verdict.String(), r.Volume, r.ID, strings.Join(what, "; ")}
 	for i, c := range cells {
-		if c = strings.Join(strings.Fields(prose.Printable(c)), " "); c == "" {
-			c = "-"
-		}
-		cells[i] = c
+		cells[i] = prose.Cell(c)
 	}
 	return cells
 }

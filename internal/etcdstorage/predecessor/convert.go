@@ -36,9 +36,9 @@ type Settings struct {
 // A Note is something about one field of an old object.
 type Note struct {
 	// Field is its path, such as spec.servingCertificateValidity.
-	Field string
+	Field string `json:"field"`
 	// Text is one sentence for a person.
-	Text string
+	Text string `json:"text"`
 }
 
 // String is the note on one line.

@@ -44,25 +44,18 @@ func NewDoctor(source Source) *Doctor {
 
 // Command returns the command that says what stands in the way of calico-node-sync. where says in words where it reads.
 func (d *Doctor) Command(where string) *cobra.Command {
-	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find what prevents calico-node-sync from working here, and write nothing",
 		Long: doctorLong + where + "\n\n" + screen.FindingExitCodes,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := d.Settings.Validate(); err != nil {
-				return err
-			}
-			findings, err := d.Findings(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return screen.Findings(findings, &output, cmd.OutOrStdout())
-		},
 	}
 	d.Settings.AddFlags(cmd.Flags())
-	output.AddTo(cmd)
-	return cmd
+	return screen.Finds(cmd, func(cmd *cobra.Command) ([]finding.Finding, error) {
+		if err := d.Settings.Validate(); err != nil {
+			return nil, err
+		}
+		return d.Findings(cmd.Context())
+	})
 }
 
 // Findings examines, and returns the findings, the worst first. What was cut short by the context has the findings about what was read until then, and its error;

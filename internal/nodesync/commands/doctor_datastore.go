@@ -22,7 +22,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
@@ -32,7 +31,11 @@ func oneLine(err error) string { return command.OneLine(err.Error()) }
 
 // gatherEtcd asks each endpoint how it is, and reads ClusterInformation as it is stored: what is broken in it is to be seen.
 func (x *examination) gatherEtcd(ctx context.Context, e *doctor.Evidence) {
-	etcd, err := etcdClient(x.config.Etcd)
+	config, err := x.config.Etcd.Client()
+	var etcd *clientv3.Client
+	if err == nil {
+		etcd, err = clientv3.New(config)
+	}
 	if err != nil {
 		e.ClusterInformation = failed[doctor.ClusterInformation](err)
 		return
@@ -75,14 +78,6 @@ func members(ctx context.Context, etcd *clientv3.Client, endpoints []string) []d
 	}
 	asking.Wait()
 	return slices.DeleteFunc(out, func(m doctor.Member) bool { return m.Endpoint == "" }) // cut short
-}
-
-func etcdClient(c calico.EtcdConfig) (*clientv3.Client, error) {
-	config, err := c.Client()
-	if err != nil {
-		return nil, err
-	}
-	return clientv3.New(config)
 }
 
 // clusterInformation reads it in the kubernetes datastore.

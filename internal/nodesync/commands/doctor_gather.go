@@ -6,7 +6,6 @@ package commands
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -136,7 +135,13 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 		e.KubernetesVersion = failed[string](err)
 		return
 	}
-	e.KubernetesVersion = ask(ctx, x.kubernetesVersion)
+	e.KubernetesVersion = ask(ctx, func(ctx context.Context) (string, error) {
+		is, err := x.api.Discovery().ServerVersionWithContext(ctx)
+		if err != nil {
+			return "", err
+		}
+		return is.GitVersion, nil
+	})
 	if e.KubernetesVersion.Failure != "" && !e.KubernetesVersion.Forbidden {
 		return
 	}
@@ -145,30 +150,19 @@ func (x *examination) gatherKubernetes(ctx context.Context, e *doctor.Evidence) 
 		return
 	}
 	x.watch = controller.ReadOnce(x.live, x.clock)
-	e.ClusterUID = ask(ctx, x.watch.UID)
-	e.KubernetesNodes = ask(ctx, x.kubernetesNodes)
+	if e.Settings.Kind == string(calico.EtcdV3) { // another datastore is its cluster's
+		e.ClusterUID = ask(ctx, x.watch.UID)
+	}
+	e.KubernetesNodes = ask(ctx, func(ctx context.Context) ([]string, error) {
+		nodes, err := x.watch.ListNodes(ctx)
+		return each(nodes, func(n *nodesync.KubernetesNode) string { return n.Name }), err
+	})
 	e.Deployments, e.DaemonSets = x.workloads(ctx)
 	e.Leases = x.leases(ctx, e.Namespace)
 	if !x.ForPerson {
 		kind := cmp.Or(e.Settings.Kind, x.Settings.Datastore)
 		e.RightsOf, e.Rights = x.rights(ctx, kind == string(calico.Kubernetes), e.Namespace)
 	}
-}
-
-func (x *examination) kubernetesVersion(ctx context.Context) (string, error) {
-	data, err := x.api.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-	if err != nil {
-		return "", err
-	}
-	var answer struct {
-		GitVersion string `json:"gitVersion"`
-	}
-	return answer.GitVersion, json.Unmarshal(data, &answer)
-}
-
-func (x *examination) kubernetesNodes(ctx context.Context) ([]string, error) {
-	nodes, err := x.watch.ListNodes(ctx)
-	return each(nodes, func(n *nodesync.KubernetesNode) string { return n.Name }), err
 }
 
 // gatherDatastore asks Calico's datastore, if the settings name one that can be asked.

@@ -13,47 +13,51 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 )
 
-// calicoNamespaces are where Calico's manifests and its operator put their programs.
-func calicoNamespaces() []string { return []string{metav1.NamespaceSystem, "calico-system"} }
-
-// workloads lists what runs in Calico's namespaces.
+// workloads lists what runs where Calico's manifests and its operator put their programs.
 func (x *examination) workloads(ctx context.Context) (deployments, daemonSets []doctor.Listing) {
-	for _, namespace := range calicoNamespaces() {
-		deployments = append(deployments, doctor.Listing{Namespace: namespace, Answer: ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
-			list, err := x.api.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return each(list.Items, func(d *appsv1.Deployment) doctor.Workload {
+	for _, namespace := range []string{metav1.NamespaceSystem, "calico-system"} {
+		apps := x.api.AppsV1()
+		deployments = listed(ctx, deployments, namespace, apps.Deployments(namespace).List, func(l *appsv1.DeploymentList) []doctor.Workload {
+			return each(l.Items, func(d *appsv1.Deployment) doctor.Workload {
 				w := workload(d.ObjectMeta, d.Spec.Template.Spec)
-				w.Replicas = 1 // unset means one
-				if d.Spec.Replicas != nil {
-					w.Replicas = int(*d.Spec.Replicas)
-				}
+				w.Replicas = int(ptr.Deref(d.Spec.Replicas, 1))
 				return w
-			}), nil
-		})})
-		daemonSets = append(daemonSets, doctor.Listing{Namespace: namespace, Answer: ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
-			list, err := x.api.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return each(list.Items, func(d *appsv1.DaemonSet) doctor.Workload { return workload(d.ObjectMeta, d.Spec.Template.Spec) }), nil
-		})})
+			})
+		})
+		daemonSets = listed(ctx, daemonSets, namespace, apps.DaemonSets(namespace).List, func(l *appsv1.DaemonSetList) []doctor.Workload {
+			return each(l.Items, func(d *appsv1.DaemonSet) doctor.Workload { return workload(d.ObjectMeta, d.Spec.Template.Spec) })
+		})
 	}
-	cut := func(l doctor.Listing) bool { return !l.Asked }
-	return slices.DeleteFunc(deployments, cut), slices.DeleteFunc(daemonSets, cut)
+	return deployments, daemonSets
+}
+
+// listed adds what a namespace holds, unless the question was cut short.
+func listed[L any](
+	ctx context.Context, to []doctor.Listing, namespace string, list func(context.Context, metav1.ListOptions) (L, error), workloads func(L) []doctor.Workload,
+) []doctor.Listing {
+	answer := ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
+		all, err := list(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return workloads(all), nil
+	})
+	if !answer.Asked {
+		return to
+	}
+	return append(to, doctor.Listing{Namespace: namespace, Answer: answer})
 }
 
 func each[T, R any](items []T, translate func(*T) R) []R {
@@ -91,28 +95,18 @@ func (x *examination) leases(ctx context.Context, namespace string) doctor.Answe
 	return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
 		// The shipped Role may get this one by its name, and list none.
 		one, err := x.api.CoordinationV1().Leases(namespace).Get(ctx, controller.LeaseName, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, err
+		if err != nil {
+			return nil, client.IgnoreNotFound(err)
 		}
 		return []doctor.Lease{lease(one)}, nil
 	})
 }
 
 func lease(l *coordinationv1.Lease) doctor.Lease {
-	out := doctor.Lease{Namespace: l.Namespace}
-	if l.Spec.HolderIdentity != nil {
-		out.Holder = *l.Spec.HolderIdentity
+	return doctor.Lease{
+		Namespace: l.Namespace, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
+		Lasts: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
-	if l.Spec.RenewTime != nil {
-		out.Renewed = l.Spec.RenewTime.Time
-	}
-	if l.Spec.LeaseDurationSeconds != nil {
-		out.Lasts = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-	}
-	return out
 }
 
 // rights asks for each right that the controller uses, and whose they are. Nothing is stored by asking.

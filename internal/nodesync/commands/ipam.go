@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
@@ -49,30 +50,27 @@ func NewIPAM(source Source) *IPAM {
 
 // Command returns the command "ipam" of a doctor. where says in words where it reads.
 func (x *IPAM) Command(where string) *cobra.Command {
-	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
 	cmd := &cobra.Command{
 		Use: "ipam", Short: "Find disagreements in the data of Calico's IPAM, and write nothing", Long: ipamLong + where + "\n\n" + screen.FindingExitCodes,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if x.wait < 0 {
-				return fmt.Errorf("--wait is %s: it must not be negative; 10s is the default", x.wait)
-			}
-			sides, err := Open(cmd.Context(), x.source, x.datastore)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = sides.Store.Close() }()
-			data, found, err := sides.Disagreements(cmd.Context(), x.wait, x.clock)
-			if err != nil {
-				return err
-			}
-			return screen.Findings(ipamcheck.Findings(data, found), &output, cmd.OutOrStdout())
-		},
 	}
 	cmd.Flags().StringVar(&x.datastore, "datastore-type", x.datastore, "Calico's datastore, etcdv3 or kubernetes; as for the controller.")
 	cmd.Flags().DurationVar(&x.wait, "wait", x.wait, "How long to wait before what disagrees is read again; only what both readings show is reported.")
-	output.AddTo(cmd)
-	return cmd
+	return screen.Finds(cmd, func(cmd *cobra.Command) ([]finding.Finding, error) {
+		if x.wait < 0 {
+			return nil, fmt.Errorf("--wait is %s: it must not be negative; 10s is the default", x.wait)
+		}
+		sides, err := Open(cmd.Context(), x.source, x.datastore)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = sides.Store.Close() }()
+		data, found, err := sides.Disagreements(cmd.Context(), x.wait, x.clock)
+		if err != nil {
+			return nil, err
+		}
+		return ipamcheck.Findings(data, found), nil
+	})
 }
 
 // Disagreements reads Calico's IPAM and, if anything disagrees, reads it again after the wait. It returns the last

@@ -48,8 +48,10 @@ func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.Wo
 	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
 		return w, fmt.Errorf("listing Kubernetes Nodes: %w", unknown(err))
 	}
-	if w.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
-		return w, fmt.Errorf("reading namespace kube-system: %w", err)
+	if !snapshot.OwnCluster { // whose binding is judged by the UID
+		if w.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
+			return w, fmt.Errorf("reading namespace kube-system: %w", err)
+		}
 	}
 	w.Sightings = r.Cluster.Sightings()
 	return w, nil

@@ -25,21 +25,30 @@ const nodeRef = "CALICO_K8S_NODE_REF"
 
 // calicoNode reports whether calico-node keeps its data where we look, and whether it says which Kubernetes Node it runs on.
 func calicoNode(e Evidence) []finding.Finding {
-	out := notListed(e.DaemonSets, "list DaemonSets")
-	found := false
-	for _, w := range workloads(e.DaemonSets) {
-		if w.Name == calicoNodeName {
-			found = true
-			out = append(out, oneCalicoNode(e, w))
+	return append(each(e, e.DaemonSets, "DaemonSets", calicoNodeName, oneCalicoNode, finding.Finding{
+		Severity: finding.Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
+		Why: "the datastore of calico-node, and whether it records its Kubernetes Node, were not checked",
+	}), unreferenced(e)...)
+}
+
+// each are the findings about the workloads of a name, or the one about none of them in namespaces that were read.
+func each(
+	e Evidence, listings []Listing, kind, name string, judge func(Evidence, Workload) finding.Finding, none finding.Finding,
+) (out []finding.Finding) {
+	for _, l := range listings {
+		if l.Asked && l.Failure != "" {
+			out = append(out, notMade(l.Answer, "list "+kind+" in namespace "+l.Namespace))
 		}
 	}
-	if !found && len(out) == 0 && len(e.DaemonSets) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("there is no DaemonSet %s in %s", calicoNodeName, namespaces(e.DaemonSets)),
-			Why: "the datastore of calico-node, and whether it records its Kubernetes Node, were not checked",
-		})
+	for _, w := range workloads(listings) {
+		if w.Name == name {
+			out = append(out, judge(e, w))
+		}
 	}
-	return append(out, unreferenced(e)...)
+	if len(out) == 0 && len(listings) > 0 {
+		out = append(out, none)
+	}
+	return out
 }
 
 func oneCalicoNode(e Evidence, w Workload) finding.Finding {
@@ -129,18 +138,9 @@ func have(n int, noun string) string { return prose.Plural(n, noun) + prose.Choo
 
 // kubeControllers says what Calico's own controller does alongside us.
 func kubeControllers(e Evidence) []finding.Finding {
-	out := notListed(e.Deployments, "list Deployments")
-	found := false
-	for _, w := range workloads(e.Deployments) {
-		if w.Name == kubeControllersName {
-			found = true
-			out = append(out, oneKubeControllers(e, w))
-		}
-	}
-	if !found && len(out) == 0 && len(e.Deployments) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("no %s runs in %s: no other controller removes Calico Nodes", kubeControllersName, namespaces(e.Deployments))})
-	}
-	return out
+	return each(e, e.Deployments, "Deployments", kubeControllersName, oneKubeControllers, finding.Finding{
+		Severity: finding.OK, What: fmt.Sprintf("no %s runs in %s: no other controller removes Calico Nodes", kubeControllersName, namespaces(e.Deployments)),
+	})
 }
 
 func oneKubeControllers(e Evidence, w Workload) finding.Finding {
@@ -149,12 +149,13 @@ func oneKubeControllers(e Evidence, w Workload) finding.Finding {
 	if !set {
 		kind = kindEtcd // kube-controllers/pkg/config: its own default, unlike that of other programs of Calico
 	}
+	controllers := w.Env["ENABLED_CONTROLLERS"] // unset means what KubeControllersConfiguration says, which has all by default
 	switch {
 	case w.Replicas == 0:
 		return finding.Finding{Severity: finding.OK, What: name + " is scaled to 0: no other controller removes Calico Nodes"}
 	case kind == kindKubernetes || e.Settings.Kind == kindKubernetes:
 		return finding.Finding{Severity: finding.OK, What: name + " runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree"}
-	case !enabled(w, "node"):
+	case controllers != "" && !slices.Contains(strings.Split(controllers, ","), "node"):
 		return finding.Finding{
 			Severity: finding.OK, What: name + " runs without its node controller: no other controller removes Calico Nodes",
 			Why: "without it there is no garbage collection of leaked addresses of living machines, no copying of labels and no automatic host endpoint either",
@@ -167,15 +168,6 @@ func oneKubeControllers(e Evidence, w Workload) finding.Finding {
 		Do: "accept both; or leave node out of ENABLED_CONTROLLERS there, which also stops its garbage collection of addresses, its labels and its automatic " +
 			"host endpoints: there is no switch for its deletions alone",
 	}
-}
-
-// enabled reports whether kube-controllers runs one of its controllers: unset means what KubeControllersConfiguration says, which has all by default.
-func enabled(w Workload, controller string) bool {
-	list, set := w.Env["ENABLED_CONTROLLERS"]
-	if !set || list == "" {
-		return true
-	}
-	return slices.Contains(strings.Split(list, ","), controller)
 }
 
 // predecessor looks for the project that this one succeeds.
@@ -239,16 +231,6 @@ func workloads(listings []Listing) []Workload {
 		}
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
-	return out
-}
-
-func notListed(listings []Listing, deed string) []finding.Finding {
-	var out []finding.Finding
-	for _, l := range listings {
-		if l.Asked && l.Failure != "" {
-			out = append(out, notMade(l.Answer, deed+" in namespace "+l.Namespace))
-		}
-	}
 	return out
 }
 

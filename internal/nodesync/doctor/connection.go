@@ -37,7 +37,7 @@ func kubernetes(e Evidence) []finding.Finding {
 			Do:  "check --kubeconfig, or the Pod's service account and network, then run doctor again",
 		}}
 	}
-	return []finding.Finding{version(ProductKubernetes, a.Value)}
+	return []finding.Finding{supports(ProductKubernetes, a.Value)}
 }
 
 // datastore reports whether Calico's datastore answers, and how the members of etcd are.
@@ -87,7 +87,7 @@ func members(e Evidence) []finding.Finding {
 		}
 	}
 	for v := range versions {
-		out = append(out, version(ProductEtcd, v))
+		out = append(out, supports(ProductEtcd, v))
 	}
 	return out
 }
@@ -114,22 +114,23 @@ func certificates(e Evidence) []finding.Finding {
 	return out
 }
 
-func badCertificate(c Certificate, now time.Time) (finding.Finding, bool) {
-	why := "without it the datastore or the API server cannot be reached, and nothing is removed"
+func badCertificate(c Certificate, now time.Time) (f finding.Finding, bad bool) {
+	const renewed = "it; a running controller reloads client certificates by itself, but not the CA"
+	f = finding.Finding{Severity: finding.Problem, Why: "without it the datastore or the API server cannot be reached, and nothing is removed"}
 	switch {
 	case c.Failure != "":
-		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s cannot be used: %s", c.name(), c.Failure), Why: why, Do: "put a valid certificate there"}, true
+		f.What, f.Do = fmt.Sprintf("%s cannot be used: %s", c.name(), c.Failure), "put a valid certificate there"
 	case !now.Before(c.NotAfter):
-		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s ended at %s", c.name(), stamp(c.NotAfter)), Why: why,
-			Do: "replace it; a running controller reloads client certificates by itself, but not the CA"}, true
+		f.What, f.Do = fmt.Sprintf("%s ended at %s", c.name(), stamp(c.NotAfter)), "replace "+renewed
 	case now.Before(c.NotBefore):
-		return finding.Finding{Severity: finding.Problem, What: fmt.Sprintf("%s is not valid before %s", c.name(), stamp(c.NotBefore)), Why: why,
-			Do: "check the clock of this machine, and of the one that issued it"}, true
+		f.What, f.Do = fmt.Sprintf("%s is not valid before %s", c.name(), stamp(c.NotBefore)), "check the clock of this machine, and of the one that issued it"
 	case c.NotAfter.Sub(now) < certificateNotice:
-		return finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("%s ends at %s, in %s", c.name(), stamp(c.NotAfter), days(c.NotAfter.Sub(now))), Why: why,
-			Do: "renew it; a running controller reloads client certificates by itself, but not the CA"}, true
+		f.Severity, f.Do = finding.Warning, "renew "+renewed
+		f.What = fmt.Sprintf("%s ends at %s, in %s", c.name(), stamp(c.NotAfter), days(c.NotAfter.Sub(now)))
+	default:
+		return f, false
 	}
-	return finding.Finding{}, false
+	return f, true
 }
 
 func (c Certificate) name() string {
@@ -168,7 +169,7 @@ func clusterInformation(e Evidence) []finding.Finding {
 		out = append(out, binding(e))
 	}
 	if v := a.Value.Version; v != "" {
-		return append(out, version(ProductCalico, v))
+		return append(out, supports(ProductCalico, v))
 	}
 	return append(out, finding.Finding{Severity: finding.Note, What: "ClusterInformation does not report the version of Calico"})
 }

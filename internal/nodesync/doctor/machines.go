@@ -93,7 +93,8 @@ func drift(e Evidence) []finding.Finding {
 		out = append(out, missing(e)...)
 		out = append(out, fenced(e)...)
 	}
-	if e.Plan.known() && len(out) == 0 && !lockedOut(e) {
+	locked := len(refusedBy(e, nodesync.GateDatastoreNotReady))+len(refusedBy(e, nodesync.GateClusterBinding)) > 0 // another check tells
+	if e.Plan.known() && len(out) == 0 && !locked {
 		what := "Calico's datastore holds nothing of machines that are gone"
 		if e.Config.SweepPeriod == 0 {
 			what = "no Calico Node and no affinity is that of a machine that is gone; what neither leads to was not looked for, since sweeps are off here"
@@ -101,11 +102,6 @@ func drift(e Evidence) []finding.Finding {
 		out = append(out, finding.Finding{Severity: finding.OK, What: what})
 	}
 	return append(out, notSought(e)...)
-}
-
-// lockedOut reports that nothing was planned, for a reason that another check tells.
-func lockedOut(e Evidence) bool {
-	return len(refusedBy(e, nodesync.GateDatastoreNotReady))+len(refusedBy(e, nodesync.GateClusterBinding)) > 0
 }
 
 // due is what a controller would remove now.
@@ -140,16 +136,17 @@ type advice struct {
 
 // gatesForPeople are the gates that are told of, and what to do about each.
 func gatesForPeople() map[nodesync.Gate]advice {
+	wrong := advice{finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
+		"check --kubeconfig, ETCD_ENDPOINTS and --domain"}
+	failed := advice{finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"}
 	return map[nodesync.Gate]advice{
 		nodesync.GateOrphanedConfiguration: {finding.Note, "host", "it may be a machine whose Calico Node was removed by hand, or one that never was a Kubernetes Node, such as bare metal",
 			"if it is gone, `kubectl mooring node forget NODE --also-remove=KIND` (or `calico-node-sync apply`) removes its objects; nothing, if it exists"},
 		nodesync.GateOverlap: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
 			"check --kubeconfig, ETCD_ENDPOINTS and --domain; if most machines are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back), or lower --min-overlap-percent"},
-		nodesync.GateKubernetesEmpty: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
-			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
-		nodesync.GateKubernetesNotSynced: {finding.Problem, "everything", "a wrong cluster, a wrong datastore or wrong names look like this; nothing is removed",
-			"check --kubeconfig, ETCD_ENDPOINTS and --domain"},
-		nodesync.GateUnreadable: {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
+		nodesync.GateKubernetesEmpty:     wrong,
+		nodesync.GateKubernetesNotSynced: wrong,
+		nodesync.GateUnreadable:          {finding.Warning, "value", "a value that cannot be parsed may hold anything, so its host is left alone", "repair the value, or remove it with etcdctl"},
 		nodesync.GateMass: {finding.Warning, "machine", "more machines are gone than the mass guard allows without a confirmation",
 			"if all are really gone, confirm them as the message says (`kubectl mooring confirm` lists what a controller holds back)"},
 		nodesync.GateSigns: {finding.Warning, "machine", "it writes to Calico's datastore, or a machine does that is not of this cluster: it may be another cluster's, or go by another NODENAME",
@@ -157,8 +154,8 @@ func gatesForPeople() map[nodesync.Gate]advice {
 		nodesync.GateGrace:           {finding.Note, "machine", "it is removed later", ""},
 		nodesync.GatePace:            {finding.Note, "machine", "it is removed later", ""},
 		nodesync.GateRunningPods:     {finding.Warning, "machine", "a machine with running pods may still exist", "wait for pod garbage collection; without kube-controller-manager, delete the pods"},
-		nodesync.GateNotConfirmed:    {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
-		nodesync.GateStepFailed:      {finding.Warning, "machine", "it is retried automatically", "if it persists, check what the message names"},
+		nodesync.GateNotConfirmed:    failed,
+		nodesync.GateStepFailed:      failed,
 		nodesync.GateForeignEndpoint: {finding.Warning, "machine", "a workload endpoint of another orchestrator is not ours to remove", "remove it with that orchestrator's tools"},
 		nodesync.GateForeignAddress: {finding.Note, "block", "an address of another owner (a pod elsewhere, a load balancer, " +
 			"a virtual machine) keeps the block and its affinity; they are removed when it is released", ""},
@@ -177,8 +174,8 @@ func gatesForPeople() map[nodesync.Gate]advice {
 
 // adviceOn returns what a gate means for people; false for one that checks of the datastore and of names tell of.
 func adviceOn(gate nodesync.Gate) (advice, bool) {
-	elsewhere := []nodesync.Gate{nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName}
-	if slices.Contains(elsewhere, gate) {
+	switch gate {
+	case nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName:
 		return advice{}, false
 	}
 	if a, known := gatesForPeople()[gate]; known {
@@ -196,7 +193,10 @@ func heldBack(e Evidence) []finding.Finding {
 		if len(refusals) == 0 || !told {
 			continue
 		}
-		what := fmt.Sprintf("%s: %s", heldWhat(a, len(refusals), gate), messages(refusals))
+		what := fmt.Sprintf("%s held back by %s: %s", prose.Are(len(refusals), a.subject), gate, messages(refusals))
+		if a.subject == "everything" {
+			what = fmt.Sprintf("everything is held back by %s: %s", gate, messages(refusals))
+		}
 		if since, host := absentSince(e, refusals); !since.IsZero() {
 			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, stamp(since))
 		}
@@ -209,13 +209,6 @@ func heldBack(e Evidence) []finding.Finding {
 		out = append(out, finding.Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
 	}
 	return out
-}
-
-func heldWhat(a advice, n int, gate nodesync.Gate) string {
-	if a.subject == "everything" {
-		return fmt.Sprintf("everything is held back by %s", gate)
-	}
-	return fmt.Sprintf("%s held back by %s", prose.Are(n, a.subject), gate)
 }
 
 // unsought reports that a refusal is about leftovers of pods that were not looked for, which is told by itself.

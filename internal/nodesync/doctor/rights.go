@@ -50,26 +50,23 @@ func rights(e Evidence) []finding.Finding {
 		severity, do = finding.Warning, "nothing, if only the controller should write: check its account with --as="+serviceAccounts+"NAMESPACE:calico-node-sync; else give these rights"
 	}
 	var out []finding.Finding
-	if len(missing) > 0 {
-		out = append(out, finding.Finding{Severity: severity, What: fmt.Sprintf("%s may not %s", who, strings.Join(missing, ", ")),
-			Why: "without it nothing is removed", Do: do})
+	lacks := func(f finding.Finding, may string, rights []string) {
+		if f.What = fmt.Sprintf(may, who, strings.Join(rights, ", ")); len(rights) > 0 {
+			out = append(out, f)
+		}
 	}
-	if len(lesser) > 0 {
-		out = append(out, finding.Finding{Severity: finding.Warning, What: fmt.Sprintf("%s may not %s", who, strings.Join(lesser, ", ")),
-			Why: "this is for " + finding.Few(uses), Do: do})
-	}
-	if len(unknown) > 0 {
-		out = append(out, finding.Finding{Severity: finding.Warning, Unread: true, What: fmt.Sprintf("it is unknown whether %s may %s", who, strings.Join(unknown, ", ")),
-			Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`"})
-	}
+	lacks(finding.Finding{Severity: severity, Why: "without it nothing is removed", Do: do}, "%s may not %s", missing)
+	lacks(finding.Finding{Severity: finding.Warning, Why: "this is for " + finding.Few(uses), Do: do}, "%s may not %s", lesser)
+	lacks(finding.Finding{
+		Severity: finding.Warning, Unread: true, Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`",
+	}, "it is unknown whether %s may %s", unknown)
 	if len(out) == 0 {
 		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, prose.Plural(len(e.Rights)-len(optional), "right"))})
 	}
-	if len(optional) > 0 {
-		out = append(out, finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s may not %s", who, strings.Join(optional, ", ")),
-			Why: "`kubectl mooring restore` needs it, and nothing else does; the roles that are shipped leave it out",
-			Do:  "nothing; to put something back, apply config/calico-node-sync/samples/restore-rights.yaml or set calicoNodeSync.restoreRights of the chart"})
-	}
+	lacks(finding.Finding{
+		Severity: finding.Note, Why: "`kubectl mooring restore` needs it, and nothing else does; the roles that are shipped leave it out",
+		Do: "nothing; to put something back, apply config/calico-node-sync/samples/restore-rights.yaml or set calicoNodeSync.restoreRights of the chart",
+	}, "%s may not %s", optional)
 	if e.Namespace == "" {
 		out = append(out, finding.Finding{
 			Severity: finding.Note, What: "rights on the Lease and on ConfigMaps were not checked: the controller's namespace is not known",

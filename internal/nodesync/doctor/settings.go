@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,9 +34,9 @@ func settings(e Evidence) []finding.Finding {
 	if s.Kind == kindEtcd {
 		where += " at " + strings.Join(s.Endpoints, ", ")
 	}
-	if s.Flag == "" && s.value("DATASTORE_TYPE") == "" {
+	if s.Flag == "" && s.setBy("DATASTORE_TYPE") == "" {
 		return append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, set only by %s", where, s.nameOf("ETCD_ENDPOINTS")),
+			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, set only by %s", where, cmp.Or(s.setBy("ETCD_ENDPOINTS"), "ETCD_ENDPOINTS")),
 			Why: "without the variable calico-node-sync does not start, and Calico's own programs silently use the kubernetes datastore",
 			Do:  "set DATASTORE_TYPE=etcdv3 as well",
 		})
@@ -43,20 +44,14 @@ func settings(e Evidence) []finding.Finding {
 	return append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("the datastore is %s, as %s", where, s.source())})
 }
 
-// value is a variable by either name.
-func (s Settings) value(name string) string {
-	if v := s.Variables["CALICO_"+name]; v != "" {
-		return v
+// setBy is the name by which a variable is set, "" if it is not: the one with CALICO_ before it counts.
+func (s Settings) setBy(name string) string {
+	for _, by := range []string{"CALICO_" + name, name} {
+		if s.Variables[by] != "" {
+			return by
+		}
 	}
-	return s.Variables[name]
-}
-
-// nameOf is the name by which a variable is set.
-func (s Settings) nameOf(name string) string {
-	if s.Variables["CALICO_"+name] != "" {
-		return "CALICO_" + name
-	}
-	return name
+	return ""
 }
 
 // source says who names the kind of datastore.

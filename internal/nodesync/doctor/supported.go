@@ -4,10 +4,9 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
@@ -34,8 +33,8 @@ func Supported() []Range {
 	}
 }
 
-// version says how a version stands to what is supported. Anything but major.minor is left out of the comparison.
-func version(product, text string) finding.Finding {
+// supports says how a version stands to what is supported. Anything but major.minor is left out of the comparison.
+func supports(product, text string) finding.Finding {
 	var r Range
 	for _, candidate := range Supported() {
 		if candidate.Product == product {
@@ -43,38 +42,21 @@ func version(product, text string) finding.Finding {
 		}
 	}
 	supported := fmt.Sprintf("%s to %s are supported", r.Oldest, r.Newest)
-	major, minor, ok := parseVersion(text)
+	is, err := version.ParseGeneric(text)
+	minor := func(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
 	switch {
-	case !ok:
+	case err != nil:
 		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s reports version %q, which cannot be compared; %s", product, text, supported)}
-	case compare(major, minor, r.Oldest) < 0:
+	case minor(is).LessThan(version.MustParse(r.Oldest)):
 		return finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
 			Why: "it may lack what calico-node-sync relies on, or store it in another form", Do: "update " + product + ", or try calico-node-sync with --mode=report first",
 		}
-	case compare(major, minor, r.Newest) > 0:
+	case version.MustParse(r.Newest).LessThan(minor(is)):
 		return finding.Finding{
 			Severity: finding.Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
 			Why: "it may store things in a form that calico-node-sync does not know", Do: "update calico-node-sync, or try it with --mode=report first",
 		}
 	}
 	return finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
-}
-
-func compare(major, minor int, with string) int {
-	m, n, _ := parseVersion(with)
-	return cmp.Or(cmp.Compare(major, m), cmp.Compare(minor, n))
-}
-
-// parseVersion reads what stands before the second dot, with or without a v.
-func parseVersion(text string) (major, minor int, ok bool) {
-	first, rest, found := strings.Cut(strings.TrimPrefix(text, "v"), ".")
-	second, _, _ := strings.Cut(rest, ".")
-	second, _, _ = strings.Cut(second, "-")
-	major, err := strconv.Atoi(first)
-	if err != nil || !found {
-		return 0, 0, false
-	}
-	minor, err = strconv.Atoi(strings.TrimSuffix(second, "+"))
-	return major, minor, err == nil
 }

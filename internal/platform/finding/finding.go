@@ -125,8 +125,10 @@ func line(b *strings.Builder, head, text string, columns int) {
 }
 
 // Few are the first five of many names, sorted, each once, and how many more there are.
-func Few(all []string) string {
-	const most = 5
+func Few(all []string) string { return Some(all, 5) }
+
+// Some are the first of many names, sorted, each once, and how many more there are.
+func Some(all []string, most int) string {
 	return First(slices.Compact(slices.Sorted(slices.Values(all))), most)
 }
 

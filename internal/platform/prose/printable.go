@@ -4,6 +4,7 @@
 package prose
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,5 +27,8 @@ func Printable(text string) string {
 	}
 	return b.String()
 }
+
+// Cell is text as one line and one column of a table, whatever a foreign object's text contains; "-" for none.
+func Cell(text string) string { return cmp.Or(strings.Join(strings.Fields(Printable(text)), " "), "-") }
 
 func unprintable(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }

@@ -58,6 +58,18 @@ func Choose(n int, one, many string) string {
 // Are is a count with its noun and its verb: "1 note is", "2 notes are".
 func Are(n int, noun string) string { return Plural(n, noun) + Choose(n, " is", " are") }
 
+// Bytes is a number of bytes in powers of 1024: 512 B, 3.2 MiB.
+func Bytes(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for len(units) > 1 && value >= 1023.95 { // which would print as 1024.0
+		value, units = value/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", value, units[0])
+}
+
 // Span is a duration in the largest unit of which there are two, as kubectl prints ages: 90s, 36h, 3d. A negative one counts as 0.
 func Span(d time.Duration) string {
 	d = max(d, 0)

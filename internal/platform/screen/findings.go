@@ -7,7 +7,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/spf13/cobra"
+
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
@@ -20,13 +21,26 @@ type findingList struct {
 	Findings []finding.Finding `json:"findings"`
 }
 
+// Finds lets a command print what a doctor found. Whether that needs attention is in its exit code.
+func Finds(cmd *cobra.Command, find func(cmd *cobra.Command) ([]finding.Finding, error)) *cobra.Command {
+	format := NewFormat(Text, FormatJSON, FormatYAML)
+	format.AddTo(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		found, err := find(cmd)
+		if err != nil {
+			return err
+		}
+		return Findings(found, &format, cmd.OutOrStdout())
+	}
+	return cmd
+}
+
 // Findings prints what a doctor found. Whether that needs attention is in the exit code that the error carries.
 func Findings(findings []finding.Finding, format *Format, out io.Writer) error {
-	columns, _ := Terminal(out)
 	worst := finding.Worst(findings)
-	if err := format.Print(out, finding.Text(findings, columns), findingList{worst, findings}); err != nil {
-		return err
-	}
 	unread := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Unread })
-	return command.Attention(worst == finding.Problem || worst == finding.Warning || unread)
+	attention := worst == finding.Problem || worst == finding.Warning || unread
+	return format.Show(out, findingList{worst, findings}, attention, func(columns int, _ finding.Paint) string {
+		return Fold(finding.Text(findings, columns), columns)
+	})
 }

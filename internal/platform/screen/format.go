@@ -12,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // The formats that most commands know, and those of single ones: more columns, and kind/name alone, a line each.
@@ -60,6 +63,23 @@ func (f *Format) Set(s string) error {
 func (f *Format) Print(w io.Writer, text string, v any) error {
 	columns, _ := Terminal(w)
 	return f.Write(w, Fold(text, columns), v)
+}
+
+// Show writes v as JSON or YAML, or else the text for a terminal of that many columns, 0 for one without end. The error
+// carries the exit code of a command that found what needs attention.
+func (f *Format) Show(w io.Writer, v any, attention bool, text func(columns int, paint finding.Paint) string) error {
+	columns, colors := Terminal(w)
+	paint, shown := finding.Plain, ""
+	if colors {
+		paint = Paint
+	}
+	if f.value != FormatJSON && f.value != FormatYAML {
+		shown = text(columns, paint)
+	}
+	if err := f.Write(w, shown, v); err != nil {
+		return err
+	}
+	return command.Attention(attention)
 }
 
 // Write writes v as JSON or YAML, or else the text as it is.

@@ -4,7 +4,6 @@
 package screen
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -29,11 +28,6 @@ func (t Table) Text(columns int) string {
 	return text
 }
 
-// clean is a cell as one line and one column, whatever a foreign object's text contains.
-func clean(cell string) string {
-	return cmp.Or(strings.Join(strings.Fields(prose.Printable(cell)), " "), "-")
-}
-
 // widest is the length of the longest line, in characters.
 func widest(text string) int {
 	most := 0
@@ -50,7 +44,7 @@ func (t Table) text() string {
 	for _, row := range append([][]string{t.Columns}, t.Rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = clean(cell)
+			cells[i] = prose.Cell(cell)
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
@@ -66,9 +60,9 @@ func (t Table) paragraphs(columns int) string {
 	}
 	var b strings.Builder
 	for _, row := range t.Rows {
-		b.WriteString(prose.Wrap("", "  ", clean(row[0]), columns))
+		b.WriteString(prose.Wrap("", "  ", prose.Cell(row[0]), columns))
 		for i, cell := range row[1:] {
-			if text := clean(cell); text != "-" {
+			if text := prose.Cell(cell); text != "-" {
 				b.WriteString(prose.Wrap(fmt.Sprintf("  %-*s  ", names, t.Columns[i+1]), strings.Repeat(" ", names+4), text, columns))
 			}
 		}

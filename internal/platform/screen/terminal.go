@@ -35,15 +35,6 @@ func Paint(text string, well bool) string {
 	return "\x1b[33m" + text + "\x1b[0m"
 }
 
-// Brush returns how many columns a person sees, and [Paint], or where text has no colors what leaves it as it is.
-func Brush(w io.Writer) (columns int, brush func(text string, well bool) string) {
-	columns, colors := Terminal(w)
-	if colors {
-		return columns, Paint
-	}
-	return columns, func(text string, _ bool) string { return text }
-}
-
 // Sized is a writer, such as a buffer, that is shown on a terminal of that many columns.
 type Sized struct {
 	io.Writer

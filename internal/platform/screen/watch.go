@@ -19,25 +19,30 @@ import (
 // watchEvery is how often -w reads again: a little less often than kubelets report, and the page does the same.
 const watchEvery = 10 * time.Second
 
-// AddWatch gives cmd -w/--watch.
-func AddWatch(cmd *cobra.Command, watch *bool) {
-	cmd.Flags().BoolVarP(watch, "watch", "w", false, fmt.Sprintf("Read again every %s and print what has changed, until Ctrl-C.", watchEvery))
+// Watched lets a command run show once, or with the flag -w/--watch until the context ends; then it prints only what
+// differs from the last reading, each time in full. An error ends it at the first reading only: later ones are printed, and
+// it tries again. While it watches, what needs attention is not an exit code.
+func Watched(cmd *cobra.Command, show func(ctx context.Context, args []string, out, notes io.Writer) error) {
+	watch := false
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, fmt.Sprintf("Read again every %s and print what has changed, until Ctrl-C.", watchEvery))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !watch {
+			return show(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}
+		return repeat(cmd, func(out io.Writer) error { return show(cmd.Context(), args, out, cmd.ErrOrStderr()) })
+	}
 }
 
-// Repeat runs show once, or with watch until the context ends; then it prints only what differs from the last reading, each time in full. An error ends it
-// at the first reading only: later ones are printed, and it tries again. While it watches, what needs attention is not an exit code.
-func Repeat(cmd *cobra.Command, watch bool, show func(context.Context, io.Writer) error) error {
+// repeat shows again and again what has changed.
+func repeat(cmd *cobra.Command, show func(io.Writer) error) error {
 	out := cmd.OutOrStdout()
-	if !watch {
-		return show(cmd.Context(), out)
-	}
 	columns, _ := Terminal(out)
 	var last []byte
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for first := true; ; first = false {
 		var now bytes.Buffer
-		err := show(cmd.Context(), &Sized{Writer: &now, Columns: columns})
+		err := show(&Sized{Writer: &now, Columns: columns})
 		switch {
 		case cmd.Context().Err() != nil:
 			return nil

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
@@ -43,36 +43,27 @@ const example = `  kubectl mooring agreement
   DO_ACCESS_TOKEN=... kubectl mooring agreement -o wide
   kubectl mooring agreement worker-1 -o json`
 
-type comparison struct {
-	env    *observe.Env
-	clock  clock.PassiveClock
-	output screen.Format
-	watch  bool
-}
-
 // New is kubectl mooring agreement.
 func New(env *observe.Env) *cobra.Command {
-	a := &comparison{env: env, clock: clock.RealClock{}}
-	a.output = screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatName)
+	output := screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML, screen.FormatName)
 	cmd := &cobra.Command{
-		Use:     "agreement [MACHINE...]",
-		Short:   "Compare what the cloud, Kubernetes, Calico and reflectors report of each machine",
-		Long:    long,
-		Example: example,
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return screen.Repeat(cmd, a.watch, func(ctx context.Context, out io.Writer) error { return a.run(ctx, args, out, cmd.ErrOrStderr()) })
-		},
+		Use:               "agreement [MACHINE...]",
+		Short:             "Compare what the cloud, Kubernetes, Calico and reflectors report of each machine",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: observe.Unnamed(env, observe.NodeNames),
 	}
-	a.output.AddTo(cmd)
-	screen.AddWatch(cmd, &a.watch)
+	output.AddTo(cmd)
+	screen.Watched(cmd, func(ctx context.Context, args []string, out, notes io.Writer) error {
+		return run(ctx, env, &output, args, out, notes)
+	})
 	return cmd
 }
 
-func (a *comparison) run(ctx context.Context, args []string, out, notes io.Writer) error {
-	w, err := observe.Read(ctx, a.env, func(ctx context.Context, c *observe.Cluster) (agreement.World, error) {
-		return observe.Machines(ctx, c, a.clock, nil)
+func run(ctx context.Context, env *observe.Env, output *screen.Format, args []string, out, notes io.Writer) error {
+	w, err := observe.Read(ctx, env, func(ctx context.Context, c *observe.Cluster) (agreement.World, error) {
+		return observe.Machines(ctx, c, clock.RealClock{}, nil)
 	})
 	if err != nil {
 		return err
@@ -90,21 +81,12 @@ func (a *comparison) run(ctx context.Context, args []string, out, notes io.Write
 			fmt.Fprintf(notes, "note: %s not queried: %s\n", s.Name, s.NotAsked)
 		}
 	}
-	return Print(rows, w.Now, &a.output, out)
+	return Print(rows, w.Now, output, out)
 }
 
 // list is what JSON and YAML have.
 type list struct {
 	Machines []agreement.Row `json:"machines"`
-}
-
-// wide is the table with all columns.
-func wide(rows []agreement.Row, now time.Time) screen.Table {
-	t := screen.Table{Columns: agreement.Columns()}
-	for _, r := range rows {
-		t.Rows = append(t.Rows, r.Wide(now))
-	}
-	return t
 }
 
 // names are kind/name, a line each.
@@ -122,18 +104,18 @@ func names(rows []agreement.Row) string {
 
 // Print prints the rows; whether one needs attention is in the exit code.
 func Print(rows []agreement.Row, now time.Time, output *screen.Format, out io.Writer) error {
-	columns, brush := screen.Brush(out)
-	text := ""
-	switch output.String() {
-	case screen.FormatTable:
-		text = agreement.Text(rows, now, columns, brush)
-	case screen.FormatWide:
-		text = wide(rows, now).Text(columns)
-	case screen.FormatName:
-		text = names(rows)
-	}
-	if err := output.Write(out, text, list{rows}); err != nil {
-		return err
-	}
-	return command.Attention(slices.ContainsFunc(rows, func(r agreement.Row) bool { return r.Verdict.NeedsAttention() }))
+	attention := slices.ContainsFunc(rows, func(r agreement.Row) bool { return r.Verdict.NeedsAttention() })
+	return output.Show(out, list{rows}, attention, func(columns int, paint finding.Paint) string {
+		switch output.String() {
+		case screen.FormatWide:
+			t := screen.Table{Columns: agreement.Columns()}
+			for _, r := range rows {
+				t.Rows = append(t.Rows, r.Wide(now))
+			}
+			return t.Text(columns)
+		case screen.FormatName:
+			return names(rows)
+		}
+		return agreement.Text(rows, now, columns, paint)
+	})
 }

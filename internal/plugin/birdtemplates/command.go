@@ -76,15 +76,13 @@ func New(env *observe.Env) *cobra.Command {
 		Use: "bird-templates", Short: "Patch Calico's BIRD templates so that dead neighbors are lost within seconds", Long: long, Example: example,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := observe.Reading(cmd.Context())
-			defer cancel()
 			if o.check && (o.from != "" || o.installedBy != "") {
 				return errors.New("--check looks at the cluster: it takes neither --from nor --installed-by")
 			}
 			if o.check {
-				return o.show(ctx, cmd.OutOrStdout())
+				return o.show(cmd.Context(), cmd.OutOrStdout())
 			}
-			return o.print(ctx, cmd.OutOrStdout())
+			return o.print(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
@@ -93,7 +91,7 @@ func New(env *observe.Env) *cobra.Command {
 		"What installed Calico: operator (the ConfigMap is in tigera-operator) or manifest (in kube-system). Without it: as the DaemonSet calico-node shows.")
 	flags.BoolVar(&o.check, "check", false, "Show on which nodes the patch is in force.")
 	_ = cmd.RegisterFlagCompletionFunc("installed-by", cobra.FixedCompletions([]string{byOperator, byManifest}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+	return observe.Bounded(cmd)
 }
 
 // place is where Calico takes the ConfigMap from.
@@ -113,18 +111,20 @@ func (o *options) place(ctx context.Context) (place, error) {
 	default:
 		return place{}, fmt.Errorf("--installed-by %q is unknown: use %s or %s", o.installedBy, byOperator, byManifest)
 	}
-	c, err := o.env.Cluster()
+	at, err := observe.Read(ctx, o.env, func(ctx context.Context, c *observe.Cluster) (at place, err error) {
+		set, operator, err := c.CalicoNode(ctx)
+		if err == nil {
+			at = place{set.Namespace, set.Namespace, operator}
+		}
+		return at, err
+	})
 	if err != nil {
 		return place{}, fmt.Errorf("finding out what installed Calico, which --installed-by says as well: %w", err)
 	}
-	set, operator, err := c.CalicoNode(ctx)
-	if err != nil {
-		return place{}, fmt.Errorf("finding out what installed Calico, which --installed-by says as well: %w", err)
+	if at.operator {
+		at.configMap = "tigera-operator"
 	}
-	if operator {
-		return place{"tigera-operator", set.Namespace, true}, nil
-	}
-	return place{set.Namespace, set.Namespace, false}, nil
+	return at, nil
 }
 
 func (o *options) print(ctx context.Context, out io.Writer) error {
@@ -148,23 +148,12 @@ func (o *options) print(ctx context.Context, out io.Writer) error {
 	if _, err := io.WriteString(out, instructions(at)); err != nil {
 		return fmt.Errorf("printing the ConfigMap: %w", err)
 	}
-	if err := screen.YAML(out, configMap{"v1", "ConfigMap", metadata{birdtemplates.ConfigMap, at.configMap}, data}); err != nil {
+	if err := screen.YAML(out, object{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": birdtemplates.ConfigMap, "namespace": at.configMap}, "data": data,
+	}); err != nil {
 		return fmt.Errorf("printing the ConfigMap: %w", err)
 	}
 	return nil
-}
-
-// configMap is printed without the fields that the API server fills in.
-type configMap struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   metadata          `json:"metadata"`
-	Data       map[string]string `json:"data"`
-}
-
-type metadata struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
 }
 
 // source is where the templates come from, as people call it.

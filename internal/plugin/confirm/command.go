@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
@@ -67,14 +66,11 @@ func list(ctx context.Context, env *observe.Env, output *screen.Format, to io.Wr
 	if err != nil {
 		return err
 	}
-	columns, _ := screen.Terminal(to)
-	if err := output.Write(to, is.Text(now, columns), is); err != nil {
-		return err
-	}
-	if !is.Pending() && len(is.Unread) > 0 {
+	err = output.Show(to, is, is.Pending(), func(columns int, _ finding.Paint) string { return is.Text(now, columns) })
+	if err == nil && len(is.Unread) > 0 {
 		return errors.New(strings.Join(is.Unread, "; ") + ": whether something waits there is unknown (--mooring-namespace says in which namespaces to look)")
 	}
-	return command.Attention(is.Pending())
+	return err
 }
 
 // shortestConfirmation is the least that --for may be: clocks differ, and the controller needs a moment.
@@ -99,13 +95,7 @@ func byHash(
 
 // say prints what a confirmation does that was written.
 func say(cmd *cobra.Command, env *observe.Env, confirm func(context.Context, *observe.Cluster) (string, error)) error {
-	c, err := env.Cluster()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := observe.Reading(cmd.Context())
-	defer cancel()
-	text, err := confirm(ctx, c)
+	text, err := observe.Read(cmd.Context(), env, confirm)
 	if err == nil {
 		columns, _ := screen.Terminal(cmd.OutOrStdout())
 		fmt.Fprint(cmd.OutOrStdout(), prose.Wrap("", "", text, columns))

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
@@ -54,12 +52,8 @@ func confirmMachines(ctx context.Context, c *observe.Cluster, hash string, holds
 			return fmt.Errorf("%q is not the current one, which is %s, for %s: 'kubectl mooring confirm' lists them", hash, waits.Hash, prose.Plural(waits.Count, "machine"))
 		}
 		until := time.Now().Add(holds)
-		patch, err := annotate.Patch(off.Lease, outofservice.ConfirmAnnotation, waits.Confirmation(until))
-		if err != nil {
-			return err
-		}
-		_, err = c.Typed.CoordinationV1().Leases(outofservice.RecordNamespace).Patch(ctx, outofservice.RecordName, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err := annotate.Written(err, "Lease "+outofservice.RecordNamespace+"/"+outofservice.RecordName); err != nil {
+		patch, called := c.Typed.CoordinationV1().Leases(outofservice.RecordNamespace).Patch, "Lease "+outofservice.RecordNamespace+"/"+outofservice.RecordName
+		if err := annotate.Set(ctx, patch, off.Lease, called, outofservice.ConfirmAnnotation, waits.Confirmation(until)); err != nil {
 			return err
 		}
 		is := waiting.MachinesOff(off.Record, "", time.Now())

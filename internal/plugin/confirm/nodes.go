@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	nodesynccontroller "github.com/mooring-dev/mooring/internal/nodesync/controller"
@@ -48,13 +46,8 @@ func confirmNodes(ctx context.Context, c *observe.Cluster, hash string, holds ti
 			return err
 		}
 		until := time.Now().Add(holds)
-		patch, err := annotate.Patch(state.Object, nodesync.ConfirmAnnotation, state.Waits.Confirmation(until))
-		if err != nil {
-			return err
-		}
-		namespace := state.Object.Namespace
-		_, err = c.Typed.CoreV1().ConfigMaps(namespace).Patch(ctx, nodesynccontroller.StateName, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err := annotate.Written(err, "ConfigMap "+namespace+"/"+nodesynccontroller.StateName); err != nil {
+		patch, called := c.Typed.CoreV1().ConfigMaps(state.Object.Namespace).Patch, "ConfigMap "+state.Object.Namespace+"/"+nodesynccontroller.StateName
+		if err := annotate.Set(ctx, patch, state.Object, called, nodesync.ConfirmAnnotation, state.Waits.Confirmation(until)); err != nil {
 			return err
 		}
 		waits := state.Awaiting(time.Now())

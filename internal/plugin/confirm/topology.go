@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/plugin/annotate"
@@ -44,22 +43,17 @@ func newTopology(env *observe.Env) *cobra.Command {
 			})
 		},
 		// Names of those that wait. The word is not completed: it shows that anyone who confirms has looked.
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return waitingTopologies(cmd.Context(), env), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: observe.Only(env, waitingTopologies),
 	}
 }
 
 // waitingTopologies completes names of those that wait.
-func waitingTopologies(ctx context.Context, env *observe.Env) []string {
-	waiting := slices.DeleteFunc(observe.ListTopologies(ctx, env), func(t v1alpha1.RouteReflectorTopology) bool {
-		_, waits := routereflector.Awaits(&t)
-		return !waits
-	})
-	names := observe.NamesOf(waiting)
+func waitingTopologies(ctx context.Context, env *observe.Env) (names []string) {
+	for _, t := range observe.ListTopologies(ctx, env) {
+		if _, waits := routereflector.Awaits(&t); waits {
+			names = append(names, t.Name)
+		}
+	}
 	slices.Sort(names)
 	return names
 }
@@ -86,12 +80,7 @@ func confirmTopology(ctx context.Context, c *observe.Cluster, name, given string
 		case a.Word != given:
 			return fmt.Errorf("%q is not what RouteReflectorTopology %s waits for now, which is %s (%s): 'kubectl mooring confirm' shows the reason", given, name, a.Word, a.Reason)
 		}
-		patch, err := annotate.Patch(&t, a.Annotation, a.Word)
-		if err != nil {
-			return err
-		}
-		_, err = resource.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err := annotate.Written(err, "RouteReflectorTopology "+name); err != nil {
+		if err := annotate.Set(ctx, resource.Patch, &t, "RouteReflectorTopology "+name, a.Annotation, a.Word); err != nil {
 			return err
 		}
 		text = fmt.Sprintf("Confirmed: %s.", waiting.Topology(name, a).Then)

@@ -6,7 +6,6 @@ package doctor
 
 import (
 	"context"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
@@ -39,16 +39,10 @@ Each finding says what is wrong, why it matters and what to do, the worst first.
 const example = `  kubectl mooring doctor
   kubectl mooring doctor -o json | jq '.findings[] | select(.severity == "problem")'`
 
-// format is -o of every doctor.
-func format() screen.Format {
-	return screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
-}
-
 // examiner runs some of the doctors.
 type examiner struct {
-	env    *observe.Env
-	parts  []checks.Check
-	output screen.Format
+	env   *observe.Env
+	parts []checks.Check
 	// secrets reports that certificates in Secrets are read.
 	secrets bool
 }
@@ -85,34 +79,21 @@ func newIPAM(env *observe.Env) *cobra.Command {
 }
 
 func (d *examiner) command(use, short, long, example string) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Example: example,
-		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.OutOrStdout()) },
-	}
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example}
 	if slices.ContainsFunc(d.parts, func(p checks.Check) bool { return p.Name == checks.Certificates }) {
 		cmd.Flags().BoolVar(&d.secrets, "secrets", false, "Read the certificates (tls.crt) in Secrets of type kubernetes.io/tls, too.")
 	}
-	d.output = format()
-	d.output.AddTo(cmd)
-	return cmd
+	return screen.Finds(cmd, func(cmd *cobra.Command) ([]finding.Finding, error) {
+		return observe.Read(observe.Once(cmd.Context()), d.env, d.run)
+	})
 }
 
-func (d *examiner) run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := observe.Reading(observe.Once(ctx))
-	defer cancel()
-	c, err := d.env.Cluster()
-	if err != nil {
-		return err
-	}
+func (d *examiner) run(ctx context.Context, c *observe.Cluster) ([]finding.Finding, error) {
 	// One request that everybody may make tells a cluster that does not respond from sides that may not be read.
 	if _, err := c.Version(ctx); err != nil && !apierrors.IsForbidden(err) {
-		return err
+		return nil, err
 	}
 	x := checks.New(c, clock.RealClock{})
 	x.Secrets = d.secrets
-	findings := x.Findings(ctx, d.parts)
-	if err := observe.Unresponsive(ctx); err != nil {
-		return err
-	}
-	return screen.Findings(findings, &d.output, out)
+	return x.Findings(ctx, d.parts), nil
 }

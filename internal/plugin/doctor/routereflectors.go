@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
@@ -41,15 +42,14 @@ const routeReflectorsExample = `  kubectl mooring doctor routereflectors
   kubectl mooring doctor routereflectors --nodes nodes.json --bgppeers peers.json -o json`
 
 type routeReflectors struct {
-	env    *observe.Env
-	names  files.Names
-	output screen.Format
+	env   *observe.Env
+	names files.Names
 	// datastore is Calico's, as the flag says it.
 	datastore string
 }
 
 func newRouteReflectors(env *observe.Env) *cobra.Command {
-	d := &routeReflectors{env: env, output: format()}
+	d := &routeReflectors{env: env}
 	cmd := &cobra.Command{
 		Use:     "routereflectors",
 		Aliases: []string{"routereflector", "rr"},
@@ -57,25 +57,19 @@ func newRouteReflectors(env *observe.Env) *cobra.Command {
 		Long:    routeReflectorsLong,
 		Example: routeReflectorsExample,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return d.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&d.names.Nodes, "nodes", "", "File with the Nodes, a List as `kubectl get nodes -o json` prints it, or YAML; - is standard input. Without it the cluster is read.")
 	flags.StringVar(&d.names.Peers, "bgppeers", "", "File with the existing BGPPeers. Without it, and with --nodes: none.")
 	flags.StringVar(&d.names.Configuration, "bgpconfiguration", "", "File with BGPConfiguration default. Without it, and with --nodes: none, so that the mesh is on.")
 	flags.StringVar(&d.datastore, "datastore-type", "", "Calico's datastore, kubernetes or etcdv3. Also DATASTORE_TYPE; endpoints in ETCD_ENDPOINTS mean etcdv3. Without any of these: kubernetes.")
-	d.output.AddTo(cmd)
-	return cmd
-}
-
-func (d *routeReflectors) run(ctx context.Context, in io.Reader, out, notes io.Writer) error {
-	evidence, err := d.evidence(ctx, in, notes)
-	if err != nil {
-		return err
-	}
-	return screen.Findings(doctor.Findings(evidence), &d.output, out)
+	return screen.Finds(cmd, func(cmd *cobra.Command) ([]finding.Finding, error) {
+		evidence, err := d.evidence(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		return doctor.Findings(evidence), nil
+	})
 }
 
 func (d *routeReflectors) evidence(ctx context.Context, in io.Reader, notes io.Writer) (doctor.Evidence, error) {
@@ -87,11 +81,9 @@ func (d *routeReflectors) evidence(ctx context.Context, in io.Reader, notes io.W
 		if err != nil {
 			return doctor.Evidence{}, err
 		}
-		c, err := d.env.Cluster()
-		if err != nil {
-			return doctor.Evidence{}, err
-		}
-		return checks.ReflectorEvidence(ctx, c, where)
+		return observe.Read(ctx, d.env, func(ctx context.Context, c *observe.Cluster) (doctor.Evidence, error) {
+			return checks.ReflectorEvidence(ctx, c, where)
+		})
 	}
 	if d.datastore != "" {
 		return doctor.Evidence{}, errors.New("--datastore-type and --nodes: give one of them, since files are read without a datastore")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
@@ -63,9 +63,5 @@ func New(env *observe.Env) *cobra.Command {
 
 // Print prints a report. Its error is the exit code.
 func Print(r estate.Report, output *screen.Format, to io.Writer) error {
-	columns, _ := screen.Terminal(to)
-	if err := output.Write(to, r.Text(columns), r); err != nil {
-		return err
-	}
-	return command.Attention(r.NeedsAttention())
+	return output.Show(to, r, r.NeedsAttention(), func(columns int, _ finding.Paint) string { return r.Text(columns) })
 }

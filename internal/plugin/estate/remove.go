@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,12 +57,8 @@ func newRemove(env *observe.Env) *cobra.Command {
 			defer cancel()
 			return remove(ctx, c, estate.Removable()[args[0]], args[1], yes, cmd.OutOrStdout())
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 { // an ID is not completed: it shows that the person has looked
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return observe.RemovableKinds(), cobra.ShellCompDirectiveNoFileComp
-		},
+		// An ID is not completed: it shows that the person has looked.
+		ValidArgsFunction: observe.Only(env, func(context.Context, *observe.Env) []string { return observe.RemovableKinds() }),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "Delete it. Without it nothing is deleted.")
 	return cmd
@@ -103,15 +100,15 @@ func remove(ctx context.Context, c *observe.Cluster, kind estate.Kind, id string
 
 // nobodys is an object to which nothing refers, or one sentence that says why it is not removed.
 func nobodys(r estate.Report, kind estate.Kind, id string) (estate.Object, error) {
-	o, found := observe.Find(r, kind, id)
-	if !found {
+	at := slices.IndexFunc(r.Objects, func(o estate.Object) bool { return o.Kind == kind && o.ID == id })
+	if at < 0 {
 		text := fmt.Sprintf("there is no %s %s of this cluster: 'kubectl mooring estate' lists what there is", kind, id)
 		if len(r.NotRead) > 0 {
 			text += "; not everything is known (" + strings.Join(r.NotRead, "; ") + ")"
 		}
 		return estate.Object{}, errors.New(text)
 	}
-	switch o.State {
+	switch o := r.Objects[at]; o.State {
 	case estate.Unreferenced:
 		return o, nil
 	case estate.Referenced:

@@ -34,23 +34,12 @@ const connectionHelp = `How to connect to the tenant:
   - With --core-endpoint and the other --core flags in the core etcd itself, for
     its administrator: while there are no proxies.`
 
-// exactlyOneName takes the name of an EtcdStorage and nothing else.
-func exactlyOneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return fmt.Errorf("give the name of one EtcdStorage; see '%s --help'", cmd.CommandPath())
+// oneName takes one name and nothing else. what says which.
+func oneName(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return fmt.Errorf("give the name of one %s; see '%s --help'", what, cmd.CommandPath())
+		}
+		return nil
 	}
-	return nil
-}
-
-// size writes a number of bytes for people.
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }

@@ -78,12 +78,9 @@ func (f *access) connect(cmd *cobra.Command, env *observe.Env, name string) (tra
 	if err != nil {
 		return transfer.Tenant{}, nil, err
 	}
-	if err := reach(cmd.Context(), config); err != nil {
-		return transfer.Tenant{}, nil, err
-	}
-	client, err := clientv3.New(config)
+	client, err := dial(cmd.Context(), config)
 	if err != nil {
-		return transfer.Tenant{}, nil, fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
+		return transfer.Tenant{}, nil, err
 	}
 	end := func() { _ = client.Close() }
 	tenant := transfer.Tenant{KV: client.KV, Lease: client.Lease}
@@ -136,28 +133,28 @@ func (f *access) coreConfig(config clientv3.Config) (clientv3.Config, error) {
 	if (f.coreUser == "") != (f.corePassword == "") {
 		return config, errors.New("--core-username and --core-password-file go together")
 	}
-	var files [4][]byte
-	for i, path := range []string{f.coreCA, f.coreCert, f.coreKey, f.corePassword} {
-		var err error
-		if files[i], err = readIfNamed(path); err != nil {
-			return config, err
-		}
+	files, err := readNamed(f.coreCA, f.coreCert, f.coreKey, f.corePassword)
+	if err != nil {
+		return config, err
 	}
 	config.Password = strings.TrimRight(string(files[3]), "\r\n")
-	var err error
 	config.TLS, err = tlsFor(f.core, files[0], files[1], files[2], "--core-cacert", "--core-cert and --core-key")
 	return config, err
 }
 
-func readIfNamed(path string) ([]byte, error) {
-	if path == "" {
-		return nil, nil
+// readNamed reads files that flags name, nothing for a flag that is not given.
+func readNamed(paths ...string) ([][]byte, error) {
+	files := make([][]byte, len(paths))
+	for i, path := range paths {
+		if path == "" {
+			continue
+		}
+		var err error
+		if files[i], err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("reading a file that a flag names: %w", err)
+		}
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading a file that a flag names: %w", err)
-	}
-	return data, nil
+	return files, nil
 }
 
 // tlsFor returns the settings for these endpoints, nil for plaintext, which is for tests and stays on the machine.
@@ -204,6 +201,18 @@ func checkEndpoints(endpoints []string) (plaintext bool, err error) {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// dial returns a client of an etcd that can be reached.
+func dial(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
+	if err := reach(ctx, config); err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
+	}
+	return client, nil
 }
 
 // reach makes one connection by hand, to say why there is none: etcd's client would try for long and then say that time is over.

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 
+	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
 
@@ -56,21 +57,16 @@ func newDefragment() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.out, d.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return f.defragment(cmd.Context(), &d)
+			return f.withCore(cmd.Context(), func(client *core.Client) error {
+				d.client = client
+				return d.run(cmd.Context())
+			})
 		},
 	}
 	f.addCoreTo(cmd)
 	cmd.Flags().BoolVar(&d.compact, "compact", false, "Compact all history first, also where no member has the alarm NOSPACE.")
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "Show what would be done, and do nothing.")
 	return cmd
-}
-
-// defragment connects and runs it.
-func (f *access) defragment(ctx context.Context, d *defragmentation) error {
-	return f.withCore(ctx, func(client *core.Client) error {
-		d.client = client
-		return d.run(ctx)
-	})
 }
 
 func (d *defragmentation) run(ctx context.Context) error {
@@ -122,18 +118,12 @@ func Announce(to io.Writer, h operator.Health, compact bool) {
 		screen.Sentence(to, "would compact all history")
 	}
 	for _, m := range h.LeaderLast() {
-		screen.Sentence(to, fmt.Sprintf("would defragment %s: %s, %s of it in use%s", m.URL, size(m.Size), size(m.InUse), leaderNote(m)))
+		leader := map[bool]string{true: ", the leader"}[m.IsLeader]
+		screen.Sentence(to, fmt.Sprintf("would defragment %s: %s, %s of it in use%s", m.URL, prose.Bytes(m.Size), prose.Bytes(m.InUse), leader))
 	}
 	if len(h.NoSpace) > 0 {
 		screen.Sentence(to, fmt.Sprintf("would disarm the alarm NOSPACE of %s", strings.Join(h.NoSpace, ", ")))
 	}
-}
-
-func leaderNote(m operator.CoreMember) string {
-	if m.IsLeader {
-		return ", the leader"
-	}
-	return ""
 }
 
 func (d *defragmentation) dropHistory(ctx context.Context) error {
@@ -159,7 +149,7 @@ func (d *defragmentation) one(ctx context.Context, m operator.CoreMember) error 
 	}
 	for _, is := range health.Members {
 		if is.URL == m.URL {
-			screen.Sentence(d.out, fmt.Sprintf("defragmented %s: %s → %s", m.URL, size(m.Size), size(is.Size)))
+			screen.Sentence(d.out, fmt.Sprintf("defragmented %s: %s → %s", m.URL, prose.Bytes(m.Size), prose.Bytes(is.Size)))
 		}
 	}
 	return nil

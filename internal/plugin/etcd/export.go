@@ -47,7 +47,7 @@ func newExport(env *observe.Env) *cobra.Command {
 		Short:   "Save the keys and values of one tenant",
 		Long:    exportLong,
 		Example: exportExample,
-		Args:    exactlyOneName,
+		Args:    oneName("EtcdStorage"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return exportTenant(cmd, env, &f, args[0], filename) },
 	}
 	f.addTo(cmd)
@@ -75,7 +75,7 @@ func exportTenant(cmd *cobra.Command, env *observe.Env, f *access, name, filenam
 		return err
 	}
 	screen.Paragraph(notes, "", "", fmt.Sprintf("Exported %s (%s) and %s of tenant %s, as of revision %d.",
-		prose.Plural(summary.Keys, "key"), size(summary.Bytes), prose.Plural(summary.Leases, "lease"), name, summary.Revision))
+		prose.Plural(summary.Keys, "key"), prose.Bytes(summary.Bytes), prose.Plural(summary.Leases, "lease"), name, summary.Revision))
 	if summary.Ended > 0 {
 		screen.Paragraph(notes, "note: ", "  ", fmt.Sprintf("%s left out: the lease had expired", prose.Plural(summary.Ended, "key")))
 	}

@@ -52,7 +52,7 @@ func newImport(env *observe.Env) *cobra.Command {
 		Short:   "Load the keys and values of one tenant",
 		Long:    importLong,
 		Example: importExample,
-		Args:    exactlyOneName,
+		Args:    oneName("EtcdStorage"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, env, args[0]) },
 	}
 	f.addTo(cmd)
@@ -135,7 +135,7 @@ func (f *importFlags) check(cmd *cobra.Command, where string, input io.Reader, s
 		return nil, fmt.Errorf("%s: %w; nothing was written", where, err)
 	}
 	screen.Paragraph(notes, "", "  ", fmt.Sprintf("The stream is whole: %s (%s) and %s of tenant %s, as of revision %d.",
-		prose.Plural(summary.Keys, "key"), size(summary.Bytes), prose.Plural(summary.Leases, "lease"), summary.Tenant, summary.Revision))
+		prose.Plural(summary.Keys, "key"), prose.Bytes(summary.Bytes), prose.Plural(summary.Leases, "lease"), summary.Tenant, summary.Revision))
 	if _, err := seeker.Seek(start, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading %s again: %w", where, err)
 	}

@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -32,47 +33,37 @@ func (f *access) proxy(ctx context.Context, env *observe.Env, name string) (prox
 	if (f.cert == "") != (f.key == "") {
 		return p, errors.New("--cert and --key go together")
 	}
-	var err error
-	for _, file := range []struct {
-		path string
-		into *[]byte
-	}{{f.ca, &p.ca}, {f.cert, &p.cert}, {f.key, &p.key}} {
-		if *file.into, err = readIfNamed(file.path); err != nil {
-			return p, err
-		}
+	files, err := readNamed(f.ca, f.cert, f.key)
+	if err != nil {
+		return p, err
 	}
+	p.ca, p.cert, p.key = files[0], files[1], files[2]
 	plain := len(p.endpoint) > 5 && p.endpoint[:5] == "http:"
 	if plain || p.endpoint != "" && p.ca != nil && p.cert != nil {
 		return p, nil
 	}
-	config, err := env.RESTConfig()
+	c, err := env.Cluster()
 	if err != nil {
 		return p, err
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return p, fmt.Errorf("making a client of the cluster: %w", err)
-	}
-	return p, p.complete(ctx, client, name)
+	return p, p.complete(ctx, c.Dynamic, name)
 }
 
 // complete fills in what is missing.
 func (p *proxyAccess) complete(ctx context.Context, client dynamic.Interface, name string) error {
 	object, err := client.Resource(observe.EtcdStorages()).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the cluster has no EtcdStorage %q; give --endpoint, --cacert, --cert and --key, or --core-endpoint", name)
-	case err != nil:
-		return fmt.Errorf("reading EtcdStorage %s: %w", name, err)
 	}
 	var storage v1alpha1.EtcdStorage
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &storage); err != nil {
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &storage)
+	}
+	if err != nil {
 		return fmt.Errorf("reading EtcdStorage %s: %w", name, err)
 	}
-	if p.endpoint == "" {
-		if p.endpoint = storage.Status.Endpoint; p.endpoint == "" {
-			return fmt.Errorf("EtcdStorage %s has no endpoint yet: see `kubectl describe etcdstorages.%s %s`", name, v1alpha1.GroupVersion.Group, name)
-		}
+	if p.endpoint = cmp.Or(p.endpoint, storage.Status.Endpoint); p.endpoint == "" {
+		return fmt.Errorf("EtcdStorage %s has no endpoint yet: see `kubectl describe etcdstorages.%s %s`", name, v1alpha1.GroupVersion.Group, name)
 	}
 	if p.ca == nil {
 		values, err := delivered(ctx, client, name, "configmaps", "caCertConfigMap", "--cacert", storage.Spec.CACertConfigMaps, v1alpha1.ServingCAKey)

@@ -10,14 +10,11 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/core"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/transfer"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 )
@@ -55,12 +52,7 @@ func newPurge() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "purge TENANT", Short: "Delete the data that a deleted EtcdStorage left in the core etcd", Long: purgeLong, Example: purgeExample,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return fmt.Errorf("give the name of one tenant that kubectl mooring etcd retained lists; see '%s --help'", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: oneName("tenant that kubectl mooring etcd retained lists"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.withCore(cmd.Context(), func(client *core.Client) error {
 				return purge(cmd.Context(), client, args[0], dryRun, cmd.OutOrStdout())
@@ -81,12 +73,9 @@ func (f *access) withCore(ctx context.Context, run func(*core.Client) error) err
 	if err != nil {
 		return err
 	}
-	if err := reach(ctx, config); err != nil {
-		return err
-	}
-	client, err := clientv3.New(config)
+	client, err := dial(ctx, config)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
+		return err
 	}
 	defer func() { _ = client.Close() }()
 	return run(core.Over(client))

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/defaults"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/explain"
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/plugin/observe/evidence"
@@ -152,10 +152,7 @@ func (e *explainer) run(cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	if err := observe.CheckDefaultType("--default-type", e.settings.DefaultType); err != nil {
-		return err
-	}
-	if e.settings.Defaults, err = observe.ReadDefaults(e.defaultsFile); err != nil {
+	if e.settings.Defaults, err = observe.ReadDefaults(e.defaultsFile, e.settings.DefaultType); err != nil {
 		return err
 	}
 	c, namespace, err := e.env.InNamespace()
@@ -248,29 +245,20 @@ func (e *explainer) showTimeline(cmd *cobra.Command, args []string) error {
 	if kind.names[0] != "node" {
 		return errors.New("--timeline is about machines: use it with a node only")
 	}
-	c, err := e.env.Cluster()
+	is, err := observe.Read(cmd.Context(), e.env, func(ctx context.Context, c *observe.Cluster) (explain.TimelineEvidence, error) {
+		return evidence.Timeline(ctx, c, e.clock, name), nil
+	})
 	if err != nil {
-		return err
-	}
-	ctx, cancel := observe.Reading(cmd.Context())
-	defer cancel()
-	is := evidence.Timeline(ctx, c, e.clock, name)
-	if err := observe.Unresponsive(ctx); err != nil {
 		return err
 	}
 	timeline := explain.TimelineOf(is)
 	if is.Node == nil && is.NodeRead.Problem == "" && len(timeline.Moments) == 0 {
 		return fmt.Errorf("there is no Node %q, and nothing shows any more that there was one", name)
 	}
-	columns, _ := screen.Brush(cmd.OutOrStdout())
-	return e.output.Write(cmd.OutOrStdout(), timeline.Text(columns), timeline)
+	return e.output.Show(cmd.OutOrStdout(), timeline, false, func(columns int, _ finding.Paint) string { return timeline.Text(columns) })
 }
 
 // Print prints it; whether it needs attention is in the exit code.
 func Print(e explain.Explanation, output *screen.Format, out io.Writer) error {
-	columns, brush := screen.Brush(out)
-	if err := output.Write(out, explain.Text(e, columns, brush), e); err != nil {
-		return err
-	}
-	return command.Attention(e.Attention)
+	return output.Show(out, e, e.Attention, func(columns int, paint finding.Paint) string { return explain.Text(e, columns, paint) })
 }

@@ -35,16 +35,11 @@ type migratedStorage struct {
 	Written string `json:"written,omitempty"`
 	Error   string `json:"error,omitempty"`
 	// Refused, Lost and Hints are why it cannot be converted, what could not be carried over, and what works otherwise than before.
-	Refused []migrateNote `json:"refused,omitempty"`
-	Lost    []migrateNote `json:"lost,omitempty"`
-	Hints   []migrateNote `json:"hints,omitempty"`
+	Refused []predecessor.Note `json:"refused,omitempty"`
+	Lost    []predecessor.Note `json:"lost,omitempty"`
+	Hints   []predecessor.Note `json:"hints,omitempty"`
 	// Object is the new EtcdStorage; it is left out if there is none.
 	Object map[string]any `json:"object,omitempty"`
-}
-
-type migrateNote struct {
-	Field string `json:"field"`
-	Text  string `json:"text"`
 }
 
 // migrated is one conversion and, with --apply, what became of it in the cluster.
@@ -59,8 +54,7 @@ func report(all []migrated, dryRun bool) migrateReport {
 	out := migrateReport{DryRun: dryRun, Storages: []migratedStorage{}}
 	for _, m := range all {
 		s := migratedStorage{
-			Name: m.Name, Result: resultWhole, Written: m.did, Object: m.Object,
-			Refused: reported(m.Refused), Lost: reported(m.Lost), Hints: reported(m.Hints),
+			Name: m.Name, Result: resultWhole, Written: m.did, Object: m.Object, Refused: m.Refused, Lost: m.Lost, Hints: m.Hints,
 		}
 		switch {
 		case m.Object == nil:
@@ -71,14 +65,6 @@ func report(all []migrated, dryRun bool) migrateReport {
 			s.Result = resultChanged
 		}
 		out.Storages = append(out.Storages, s)
-	}
-	return out
-}
-
-func reported(notes []predecessor.Note) []migrateNote {
-	var out []migrateNote
-	for _, n := range notes {
-		out = append(out, migrateNote{Field: n.Field, Text: n.Text})
 	}
 	return out
 }

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/clock"
 
@@ -231,18 +230,14 @@ func (a asking) annotate(ctx context.Context, state *corev1.ConfigMap, text stri
 					other.Verb, prose.Printable(strings.Join(other.Names, " ")), other.Until.Format(time.RFC3339))
 			}
 		}
-		return annotate.Written(a.patch(ctx, object, text), "ConfigMap "+state.Namespace+"/"+nodesynccontroller.StateName)
+		return a.patch(ctx, object, text)
 	})
 }
 
 // patch sets the request, or with nil removes it, if the object is still as it was read.
 func (a asking) patch(ctx context.Context, object *corev1.ConfigMap, request any) error {
-	patch, err := annotate.Patch(object, nodesync.RequestAnnotation, request)
-	if err != nil {
-		return err
-	}
-	_, err = a.c.Typed.CoreV1().ConfigMaps(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	called := "ConfigMap " + object.Namespace + "/" + object.Name
+	return annotate.Set(ctx, a.c.Typed.CoreV1().ConfigMaps(object.Namespace).Patch, object, called, nodesync.RequestAnnotation, request)
 }
 
 // await prints the answer when it is final. Who stops to wait is told whether it goes on.

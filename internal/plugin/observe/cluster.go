@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,11 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -35,7 +36,7 @@ import (
 )
 
 // Page is how many objects one answer of the API server holds.
-const Page = 500
+const Page = 1000
 
 // Cluster reads the cluster of the kubeconfig. It writes nothing but the annotations of a confirmation that a person has given, or of a request.
 type Cluster struct {
@@ -115,18 +116,9 @@ func Typed(config *rest.Config) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// raw reads a path of the API server.
-func (c *Cluster) raw(ctx context.Context, path string) ([]byte, error) {
-	return c.Typed.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-}
-
 // Version is Kubernetes' own, which everybody may read, so that an error tells that the API server does not respond.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
-	text, err := c.raw(ctx, "/version")
-	var v version.Info
-	if err == nil {
-		err = json.Unmarshal(text, &v)
-	}
+	v, err := c.Typed.Discovery().ServerVersionWithContext(ctx)
 	if err != nil {
 		return "", fmt.Errorf("reading the version of the API server: %w", err)
 	}
@@ -134,12 +126,15 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 }
 
 // Nodes lists all of them.
-func (c *Cluster) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	all, err := All[corev1.Node](ctx, "Nodes", c.Typed.CoreV1().Nodes().List)
-	for _, n := range all {
-		nodes = append(nodes, *n)
-	}
-	return nodes, err
+func (c *Cluster) Nodes(ctx context.Context) ([]*corev1.Node, error) {
+	return All[corev1.Node](ctx, "Nodes", c.Typed.CoreV1().Nodes().List)
+}
+
+// IsReady reports whether a Node is Ready.
+func IsReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Topologies lists the RouteReflectorTopologies; served reports whether the cluster has the kind at all.
@@ -149,9 +144,9 @@ func (c *Cluster) Topologies(ctx context.Context) (list []v1alpha1.RouteReflecto
 		return nil, served, fmt.Errorf("listing RouteReflectorTopologies: %w", err)
 	}
 	list = make([]v1alpha1.RouteReflectorTopology, len(all))
-	for i := range all {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &list[i]); err != nil {
-			return nil, true, fmt.Errorf("decoding RouteReflectorTopology %s: %w", all[i].GetName(), err)
+	for i, o := range all {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &list[i]); err != nil {
+			return nil, true, fmt.Errorf("decoding RouteReflectorTopology %s: %w", o.GetName(), err)
 		}
 	}
 	return list, served, nil
@@ -237,6 +232,11 @@ func OneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
+// APIServices is the path of APIServices, of which there is one for each group and version that is served.
+func APIServices() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+}
+
 // EtcdStorages is the path of EtcdStorages.
 func EtcdStorages() schema.GroupVersionResource {
 	return etcdv1alpha1.GroupVersion.WithResource("etcdstorages")
@@ -244,7 +244,10 @@ func EtcdStorages() schema.GroupVersionResource {
 
 // LeaseOf is what the doctor judges a Lease by.
 func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
-	out := doctor.Lease{Namespace: l.Namespace, Name: l.Name, Duration: doctor.UsualLease}
+	out := doctor.Lease{
+		Namespace: l.Namespace, Name: l.Name, Duration: doctor.UsualLease,
+		Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
+	}
 	if l.Spec.LeaseDurationSeconds != nil {
 		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 	}
@@ -252,12 +255,6 @@ func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
 	if text := l.Annotations[tokenAnnotation]; text != "" && json.Unmarshal([]byte(text), &token) == nil &&
 		token.Type == instance.ConditionTokenHealthy && token.Status == metav1.ConditionFalse {
 		out.Token = &token
-	}
-	if l.Spec.HolderIdentity != nil {
-		out.Holder = *l.Spec.HolderIdentity
-	}
-	if l.Spec.RenewTime != nil {
-		out.Renewed = l.Spec.RenewTime.Time
 	}
 	return out
 }

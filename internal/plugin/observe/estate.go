@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -21,12 +20,10 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/estate"
 	"github.com/mooring-dev/mooring/internal/docloud/firewall"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
-
-// controllerName is the name of the cloud controller manager's image, and of its label app.kubernetes.io/name.
-const controllerName = "digitalocean-cloud-controller-manager"
 
 // ErrNoToken is that DigitalOcean is not queried.
 var ErrNoToken = errors.New("DigitalOcean is not queried")
@@ -78,23 +75,15 @@ func ReadEstate(ctx context.Context, c *Cluster, now clock.PassiveClock) (*Estat
 // readCluster reads what leads to the estate.
 func (e *Estate) readCluster(ctx context.Context, c *Cluster) error {
 	w := &e.World
-	services, err := c.Typed.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	services, err := All[corev1.Service](ctx, "Services", c.Typed.CoreV1().Services(metav1.NamespaceAll).List)
 	if err != nil {
-		return fmt.Errorf("listing Services: %w", err)
-	}
-	w.Services = make([]*corev1.Service, len(services.Items))
-	for i := range services.Items {
-		w.Services[i] = &services.Items[i]
+		return err
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return err
 	}
-	all := make([]*corev1.Node, len(nodes))
-	for i := range nodes {
-		all[i] = &nodes[i]
-	}
-	w.Machines = loadbalancer.DropletsOf(all)
+	w.Services, w.Machines = services, loadbalancer.DropletsOf(nodes)
 	w.NotRead = slices.Clone(e.notRead)
 	v, err := Volumes(ctx, c, e.clock)
 	if err != nil {
@@ -203,7 +192,7 @@ func (c *Cluster) cloudConfig(ctx context.Context) (config cloudConfig, err erro
 		}
 	}
 	if config.workload == "" {
-		config.notRead = append(config.notRead, "the configuration: there is no Deployment of "+controllerName+" in the namespaces "+
+		config.notRead = append(config.notRead, "the configuration: there is no Deployment of "+doctor.Cloud+" in the namespaces "+
 			strings.Join(c.Namespaces, ", ")+" (--mooring-namespace)")
 	}
 	return config, nil
@@ -220,24 +209,12 @@ func (c *cloudConfig) value(env map[string]corev1.EnvVar, name string) string {
 // controllerIn returns the container of a Deployment that is the cloud controller manager, Mooring's or DigitalOcean's own,
 // nil for none.
 func controllerIn(d *appsv1.Deployment) *corev1.Container {
-	ours := d.Labels["app.kubernetes.io/part-of"] == "mooring" && d.Labels["app.kubernetes.io/name"] == controllerName
 	for i, container := range d.Spec.Template.Spec.Containers {
-		image, _, _ := strings.Cut(path.Base(container.Image), "@")
-		image, _, _ = strings.Cut(image, ":")
-		if image == controllerName || ours {
+		if doctor.RunsCloud([]doctor.Workload{{Labels: d.Labels, Images: []string{container.Image}}}) {
 			return &d.Spec.Template.Spec.Containers[i]
 		}
 	}
 	return nil
-}
-
-// Find returns an object of a report.
-func Find(r estate.Report, kind estate.Kind, id string) (estate.Object, bool) {
-	i := slices.IndexFunc(r.Objects, func(o estate.Object) bool { return o.Kind == kind && o.ID == id })
-	if i < 0 {
-		return estate.Object{}, false
-	}
-	return r.Objects[i], true
 }
 
 // Again reads an object by its ID, and then all that may lead to it, and judges again. It is doapi.ErrNotFound if the

@@ -38,10 +38,10 @@ func CheckDefaultType(where, value string) error {
 	return fmt.Errorf("%s is %q, it must be %s or %s", where, value, annotation.TypeRegional, annotation.TypeRegionalNetwork)
 }
 
-// ReadDefaults reads those of a file, none for no file.
-func ReadDefaults(path string) (annotation.Defaults, error) {
-	if path == "" {
-		return nil, nil
+// ReadDefaults reads those of a file, none for no file, and refuses a type by default that is none.
+func ReadDefaults(path, defaultType string) (annotation.Defaults, error) {
+	if err := CheckDefaultType("--default-type", defaultType); err != nil || path == "" {
+		return nil, err
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,14 +55,10 @@ func (e *Env) AddFlags(fs *pflag.FlagSet) {
 	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	clientcmd.BindOverrideFlags(&e.overrides, connection, names)
 	connection.VisitAll(func(f *pflag.Flag) {
-		f.Hidden = !slices.Contains(shownFlags(), f.Name)
+		// kubectl, too, keeps the others out of its help texts.
+		f.Hidden = !slices.Contains([]string{clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout}, f.Name)
 		fs.AddFlag(f)
 	})
-}
-
-// shownFlags are the connection flags in the help text; kubectl, too, keeps the others out of it.
-func shownFlags() []string {
-	return []string{clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout}
 }
 
 // RESTConfig returns which API server to talk to and as whom.
@@ -96,16 +93,11 @@ func (e *Env) Namespace() (namespace string, explicit bool, err error) {
 
 // describe names the cluster at a host for people: by the context that is used, if there is one.
 func (e *Env) describe(host string) string {
-	name := e.overrides.CurrentContext
-	if name == "" {
-		if raw, err := e.loader().RawConfig(); err == nil { // an error would have shown before
-			name = raw.CurrentContext
-		}
+	raw, _ := e.loader().RawConfig() // an error would have shown before
+	if name := cmp.Or(e.overrides.CurrentContext, raw.CurrentContext); name != "" {
+		return name + " at " + host
 	}
-	if name == "" {
-		return host
-	}
-	return name + " at " + host
+	return host
 }
 
 func (e *Env) loader() clientcmd.ClientConfig {

@@ -60,7 +60,7 @@ const CalicoKinds = "crd.projectcalico.org/v1"
 // Machines reads every side, DigitalOcean by droplets, or by [Droplets] without it. Calico and topologies are read before the
 // Nodes: what they know of a machine by then has its Node by now, if it has one.
 func Machines(
-	ctx context.Context, c *Cluster, now clock.PassiveClock, droplets func(context.Context, []corev1.Node) (agreement.Cloud, error),
+	ctx context.Context, c *Cluster, now clock.PassiveClock, droplets func(context.Context, []*corev1.Node) (agreement.Cloud, error),
 ) (w agreement.World, err error) {
 	if w.Calico, err = readCalico(ctx, c); err != nil {
 		return w, err
@@ -71,8 +71,8 @@ func Machines(
 	if err != nil {
 		return w, err
 	}
-	for i := range nodes {
-		w.Nodes = append(w.Nodes, AgreementNode(&nodes[i]))
+	for _, n := range nodes {
+		w.Nodes = append(w.Nodes, AgreementNode(n))
 	}
 	if droplets == nil {
 		w.Cloud, err = Droplets(ctx, c, nodes, now)
@@ -157,7 +157,7 @@ func readCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
 	}
 	out := agreement.Calico{OnNodes: config.Kind == calico.Kubernetes}
 	if out.OnNodes {
-		if _, err := c.raw(ctx, "/apis/"+CalicoKinds); apierrors.IsNotFound(err) {
+		if _, err := c.Typed.Discovery().ServerResourcesForGroupVersionWithContext(ctx, CalicoKinds); apierrors.IsNotFound(err) {
 			out.NotAsked = "no kinds of Calico; set ETCD_ENDPOINTS for etcdv3"
 			return out, nil
 		}
@@ -206,15 +206,12 @@ func snapshotOf(ctx context.Context, c *Cluster, config calico.Config) (calico.S
 }
 
 // Droplets asks DigitalOcean, if there is a token. What the variables say wrongly is an error.
-func Droplets(ctx context.Context, c *Cluster, nodes []corev1.Node, now clock.PassiveClock) (agreement.Cloud, error) {
+func Droplets(ctx context.Context, c *Cluster, nodes []*corev1.Node, now clock.PassiveClock) (agreement.Cloud, error) {
 	client, notAsked, err := CloudClient(now)
 	if err != nil || client == nil {
 		return agreement.Cloud{Side: finding.Side{NotAsked: notAsked}}, err
 	}
-	w := instance.World{Answers: map[int]instance.Answer{}}
-	for i := range nodes {
-		w.Nodes = append(w.Nodes, &nodes[i])
-	}
+	w := instance.World{Answers: map[int]instance.Answer{}, Nodes: nodes}
 	attached := c.attachedBefore(ctx)
 	list, err := ask(ctx, c, client, &w, now)
 	if err != nil {
@@ -259,12 +256,9 @@ func evidence() instance.Config {
 
 // ask reads the account, all droplets, and by ID those that the list does not have.
 func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.World, now clock.PassiveClock) ([]instance.Droplet, error) {
-	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		w.Recorded = instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+	var err error
+	if w.Recorded, err = c.recordedAccount(ctx); err != nil {
+		return nil, err
 	}
 	if w.Current, err = client.Account(ctx); err != nil {
 		return nil, fmt.Errorf("asking for the account: %w", err)

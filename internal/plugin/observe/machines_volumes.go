@@ -63,7 +63,7 @@ func (v *nodeVolumes) read(ctx context.Context) error {
 }
 
 // beside adds what Kubernetes has attached to the droplets, which were read since.
-func (v *nodeVolumes) beside(ctx context.Context, nodes []corev1.Node, droplets []instance.Droplet) agreement.Volumes {
+func (v *nodeVolumes) beside(ctx context.Context, nodes []*corev1.Node, droplets []instance.Droplet) agreement.Volumes {
 	out := agreement.Volumes{Side: v.side, Names: map[string]string{}}
 	var after []volumes.Attachment
 	if v.side == (finding.Side{}) {
@@ -79,9 +79,9 @@ func (v *nodeVolumes) beside(ctx context.Context, nodes []corev1.Node, droplets 
 		seen[droplets[i].ID] = &droplets[i]
 	}
 	by := v.compared(after)
-	for i := range nodes {
-		n := agreement.NodeVolumes{Node: nodes[i].Name, Limit: v.limits[nodes[i].Name], Attachments: by[nodes[i].Name]}
-		id, _ := providerid.Parse(nodes[i].Spec.ProviderID) // a machine of another kind has none
+	for _, node := range nodes {
+		n := agreement.NodeVolumes{Node: node.Name, Limit: v.limits[node.Name], Attachments: by[node.Name]}
+		id, _ := providerid.Parse(node.Spec.ProviderID) // a machine of another kind has none
 		d := seen[id]
 		if d == nil {
 			continue

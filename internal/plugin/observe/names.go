@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 )
@@ -26,29 +27,28 @@ func Completing[T any](
 	return all
 }
 
-// named is a pointer to an object.
-type named[T any] interface {
-	*T
-	GetName() string
-}
-
 // NamesOf are the names of objects.
-func NamesOf[T any, P named[T]](objects []T) (names []string) {
-	for i := range objects {
-		names = append(names, P(&objects[i]).GetName())
+func NamesOf[T metav1.Object](objects []T) (names []string) {
+	for _, o := range objects {
+		names = append(names, o.GetName())
 	}
 	return names
 }
 
 // NodeNames completes names of Nodes.
 func NodeNames(ctx context.Context, env *Env) []string {
-	return NamesOf(Completing(ctx, env, func(ctx context.Context, c *Cluster, _ string) ([]corev1.Node, error) {
+	return NamesOf(Completing(ctx, env, func(ctx context.Context, c *Cluster, _ string) ([]*corev1.Node, error) {
 		return c.Nodes(ctx)
 	}))
 }
 
 // TopologyNames completes names of RouteReflectorTopologies.
-func TopologyNames(ctx context.Context, env *Env) []string { return NamesOf(ListTopologies(ctx, env)) }
+func TopologyNames(ctx context.Context, env *Env) (names []string) {
+	for _, t := range ListTopologies(ctx, env) {
+		names = append(names, t.Name)
+	}
+	return names
+}
 
 // ListTopologies lists them for a shell that completes names.
 func ListTopologies(ctx context.Context, env *Env) []v1alpha1.RouteReflectorTopology {
@@ -62,5 +62,15 @@ func ListTopologies(ctx context.Context, env *Env) []v1alpha1.RouteReflectorTopo
 func Unnamed(env *Env, names func(context.Context, *Env) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return slices.DeleteFunc(names(cmd.Context(), env), func(s string) bool { return slices.Contains(args, s) }), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Only completes the first argument, and none after it.
+func Only(env *Env, names func(context.Context, *Env) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (all []string, _ cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			all = names(cmd.Context(), env)
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
 	}
 }

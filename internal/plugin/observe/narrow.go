@@ -49,28 +49,33 @@ func placeOf(address string) (p place, ok bool) {
 	return p, len(rest) <= 2
 }
 
-// chooses returns the name that a query chooses among objects, "" for all of them; ok is false if it chooses otherwise.
-func chooses(query url.Values) (name string, ok bool) {
+// chooses returns the name that a query chooses among objects, "" for all of them, and the namespace that it leaves out; ok
+// is false if it chooses otherwise.
+func chooses(query url.Values) (name, except string, ok bool) {
 	for key, values := range query {
 		selected, byName := strings.CutPrefix(values[0], "metadata.name=")
+		others, byOthers := strings.CutPrefix(values[0], "metadata.namespace!=")
 		switch {
 		case key == "limit", key == "timeout":
 		case key == "fieldSelector" && byName && !strings.Contains(selected, ","):
 			name = selected
+		case key == "fieldSelector" && byOthers && !strings.Contains(others, ","):
+			except = others
 		default:
-			return "", false
+			return "", "", false
 		}
 	}
-	return name, true
+	return name, except, true
 }
 
-// wide is a list of all objects of a kind, or of all with a name, page by page.
+// wide is a list of all objects of a kind, or of all with a name, page by page. It may leave a namespace out.
 type wide struct {
-	pages []*remembered
-	once  sync.Once
-	kind  schema.GroupVersionKind // of the objects
-	items []runtime.Object
-	whole bool
+	except string
+	pages  []*remembered
+	once   sync.Once
+	kind   schema.GroupVersionKind // of the objects
+	items  []runtime.Object
+	whole  bool
 }
 
 // note keeps a page of a list of all objects of a kind, or of all with a name.
@@ -78,7 +83,7 @@ func (m *memo) note(r *http.Request, e *remembered) {
 	query := r.URL.Query()
 	next := query.Get("continue") != ""
 	query.Del("continue")
-	name, all := chooses(query)
+	name, except, all := chooses(query)
 	p, ok := placeOf(r.URL.Path)
 	whole := ok && all && p.namespace+p.name+shownAs(r) == ""
 	if !whole || e.response.StatusCode != http.StatusOK {
@@ -88,7 +93,7 @@ func (m *memo) note(r *http.Request, e *remembered) {
 	defer m.mu.Unlock()
 	key := p.kind + "/" + name
 	if m.lists[key] == nil || !next {
-		m.lists[key] = &wide{}
+		m.lists[key] = &wide{except: except}
 	}
 	m.lists[key].pages = append(m.lists[key].pages, e)
 }
@@ -128,7 +133,8 @@ func (m *memo) wider(r *http.Request, p place) *wide {
 	defer m.mu.Unlock()
 	for _, key := range []string{p.kind + "/", p.kind + "/" + p.name} {
 		if w := m.lists[key]; w != nil && m.seen[keyOf(r)] == nil {
-			if w.once.Do(w.read); w.whole {
+			has := w.except == "" || p.namespace != w.except && p.namespace+p.name != ""
+			if w.once.Do(w.read); w.whole && has {
 				return w
 			}
 		}
@@ -139,9 +145,12 @@ func (m *memo) wider(r *http.Request, p place) *wide {
 // narrowed is the response to a request for some objects of a kind of which all were read; nil if they were not, or if
 // the request is for all of them as they are.
 func (m *memo) narrowed(r *http.Request) *http.Response {
+	if m.unserved(r.URL.Path) {
+		return respond(r, http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true).Status())
+	}
 	p, ok := placeOf(r.URL.Path)
-	name, chosen := chooses(r.URL.Query())
-	if !ok || !chosen || p.name != "" && name != "" {
+	name, except, chosen := chooses(r.URL.Query())
+	if !ok || except != "" || !chosen || p.name != "" && name != "" {
 		return nil
 	}
 	single := p.name != ""
@@ -168,6 +177,22 @@ func (m *memo) narrowed(r *http.Request) *http.Response {
 	object.GetObjectKind().SetGroupVersionKind(kind)
 	return respond(r, http.StatusOK, object)
 }
+
+// unserved reports that the group and the version of a path are not among the APIServices, if those were read.
+func (m *memo) unserved(address string) bool {
+	m.mu.Lock()
+	w := m.lists[apiServices]
+	m.mu.Unlock()
+	parts := strings.Split(strings.Trim(address, "/"), "/")
+	if w == nil || len(parts) < 3 || parts[0] != "apis" {
+		return false
+	}
+	w.once.Do(w.read)
+	return w.whole && len(w.chosen(place{name: parts[2] + "." + parts[1]}, true)) == 0
+}
+
+// apiServices is where the list of [APIServices] is kept.
+const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices/"
 
 // chosen are the objects of a namespace, and of a name, where a place names them; bare leaves their metadata alone.
 func (w *wide) chosen(p place, bare bool) []runtime.Object {

@@ -145,3 +145,51 @@ func TestAMomentIsNotRemembered(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// What no APIService serves is not asked for, and what a list leaves out is.
+func TestWhatIsServedAndWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	next := roundTripper(func(r *http.Request) (*http.Response, error) {
+		sent = append(sent, r.URL.Path)
+		items := map[string]string{
+			"/apis/apiregistration.k8s.io/v1/apiservices": `{"metadata":{"name":"v1.coordination.k8s.io"}}`,
+			"/apis/coordination.k8s.io/v1/leases":         `{"metadata":{"name":"a","namespace":"b"}}`,
+		}[r.URL.Path]
+		recorder := httptest.NewRecorder()
+		recorder.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(recorder, `{"apiVersion":"x/v1","kind":"XList","metadata":{},"items":[%s]}`, items)
+		return recorder.Result(), nil
+	})
+	once := Once(t.Context())
+	ask := func(path string) int {
+		request := must.Get(http.NewRequestWithContext(once, http.MethodGet, "https://api"+path, nil)).Or(t)
+		response, err := remembering(next).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	for _, path := range []string{"/apis/x.io/v1/early", "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.namespace!%3Dnodes"} {
+		if code := ask(path); code != http.StatusOK {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	for path, want := range map[string]int{
+		"/apis/x.io/v1/late": http.StatusNotFound, "/apis/x.io/v1": http.StatusNotFound,
+		"/apis/coordination.k8s.io/v1/namespaces/b/leases/a": http.StatusOK, "/apis/coordination.k8s.io/v1/namespaces/b/leases/c": http.StatusNotFound,
+	} {
+		if code := ask(path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	if len(sent) != 3 {
+		t.Errorf("what the lists show was asked for again: %q", sent)
+	}
+	ask("/apis/coordination.k8s.io/v1/namespaces/nodes/leases/a")
+	ask("/apis/coordination.k8s.io/v1/leases")
+	if len(sent) != 5 {
+		t.Errorf("what a list leaves out was not asked for: %q", sent)
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,41 +85,10 @@ func Bounded(cmd *cobra.Command) *cobra.Command {
 		ctx, cancel := Reading(cmd.Context())
 		defer cancel()
 		cmd.SetContext(ctx)
-		return run(cmd, args)
+		err := run(cmd, args)
+		return cmp.Or(Unresponsive(ctx), err)
 	}
 	return cmd
-}
-
-type outcomeKey struct{}
-
-// OneSentence lets a command and its subcommands end with the one sentence that the API server is unresponsive, whatever
-// error that led to.
-func OneSentence(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		OneSentence(sub)
-	}
-	run := cmd.RunE
-	if run == nil {
-		return
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var outcome atomic.Pointer[UnresponsiveError]
-		outer := cmd.Context()
-		cmd.SetContext(context.WithValue(outer, outcomeKey{}, &outcome))
-		err := run(cmd, args)
-		if unresponsive := outcome.Load(); unresponsive != nil && err != nil && outer.Err() == nil {
-			return unresponsive
-		}
-		return err
-	}
-}
-
-// fail ends the reading.
-func (r *reading) fail(ctx context.Context, e *UnresponsiveError) {
-	if outcome, ok := ctx.Value(outcomeKey{}).(*atomic.Pointer[UnresponsiveError]); ok {
-		outcome.Store(e)
-	}
-	r.cancel(e)
 }
 
 // patient sends requests of a reading, none for longer than a person waits. Those that write have their own time.
@@ -156,12 +124,12 @@ func (c *Cluster) bounded(r *reading, next http.RoundTripper, request *http.Requ
 	}
 	if errors.Is(context.Cause(ctx), late) {
 		err = late
-		r.fail(ctx, late)
+		r.cancel(late)
 	}
 	cancel(nil)
 	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "dial" && request.Context().Err() == nil {
 		gone := &UnresponsiveError{fmt.Sprintf("the API server of %s cannot be reached: %v", c.Name, op)}
-		r.fail(ctx, gone)
+		r.cancel(gone)
 		err = gone
 	}
 	return nil, err

@@ -29,7 +29,7 @@ type BGP struct {
 	now        time.Time
 	view       calico.BGPView
 	cluster    string
-	nodes      []corev1.Node
+	nodes      []*corev1.Node
 	workloads  map[string]int
 	Uncounted  string
 	Topologies []v1alpha1.RouteReflectorTopology
@@ -65,12 +65,12 @@ func (s BGP) World(at int) (w routereflector.World, unread []string) {
 	}
 	as := routereflector.ASNumberFrom(configuration)
 	if s.cluster == "" {
-		for i := range s.nodes {
-			w.Nodes = append(w.Nodes, routereflector.NodeFrom(&s.nodes[i], s.workloads[s.nodes[i].Name], as))
+		for _, n := range s.nodes {
+			w.Nodes = append(w.Nodes, routereflector.NodeFrom(n, s.workloads[n.Name], as))
 		}
 	} else {
 		b := routereflector.Binding{Cluster: s.cluster, Recorded: s.view.Recorded()}
-		w.Nodes, b.Present, b.Referenced = routereflector.NodesFrom(s.view.Nodes, s.nodes, s.workloads, as)
+		w.Nodes, b.Present, b.Referenced = routereflector.NodesFrom(s.view.Nodes, Values(s.nodes), s.workloads, as)
 		w.Binding = &b
 		for i := range w.Nodes {
 			if w.Nodes[i].ReadySince.IsZero() {
@@ -162,13 +162,22 @@ func countedPods(ctx context.Context, c *Cluster, topologies []v1alpha1.RouteRef
 	return counts, ""
 }
 
+// Values are Nodes as the planners of route reflectors take them.
+func Values(nodes []*corev1.Node) (values []corev1.Node) {
+	for _, n := range nodes {
+		values = append(values, *n)
+	}
+	return values
+}
+
 // DrawnNodes are the Nodes as far as drawings are concerned.
-func DrawnNodes(nodes []corev1.Node) []topology.Node {
+func DrawnNodes(nodes []*corev1.Node) []topology.Node {
 	drawn := make([]topology.Node, len(nodes))
 	anyone := false
-	for i := range nodes {
-		calico := routereflector.NodeFrom(&nodes[i], 0, 0)
-		drawn[i] = topology.Node{Name: nodes[i].Name, Labels: nodes[i].Labels, Speaks: calico.IPv4.IsValid() || calico.IPv6.IsValid(), NotReady: calico.Ready != corev1.ConditionTrue, ClusterID: calico.ClusterID}
+	for i, n := range nodes {
+		calico := routereflector.NodeFrom(n, 0, 0)
+		speaks, notReady := calico.IPv4.IsValid() || calico.IPv6.IsValid(), calico.Ready != corev1.ConditionTrue
+		drawn[i] = topology.Node{Name: n.Name, Labels: n.Labels, Speaks: speaks, NotReady: notReady, ClusterID: calico.ClusterID}
 		anyone = anyone || drawn[i].Speaks
 	}
 	for i := range drawn {

@@ -148,13 +148,9 @@ func (c *Cluster) machinesOfVolumes(ctx context.Context, w *volumes.World, names
 	if err != nil {
 		return err
 	}
-	for i := range nodes {
-		n := volumes.Node{Name: nodes[i].Name}
-		n.Droplet, _ = providerid.Parse(nodes[i].Spec.ProviderID) // a machine of another kind has none
-		for _, condition := range nodes[i].Status.Conditions {
-			n.Ready = n.Ready || condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-		}
-		w.Nodes = append(w.Nodes, n)
+	for _, node := range nodes {
+		droplet, _ := providerid.Parse(node.Spec.ProviderID) // a machine of another kind has none
+		w.Nodes = append(w.Nodes, volumes.Node{Name: node.Name, Droplet: droplet, Ready: IsReady(node)})
 	}
 	w.Contents, w.ContentsSide = c.snapshotContents(ctx)
 	return nil
@@ -276,18 +272,23 @@ func (c *Cluster) SameAccount(ctx context.Context, client *doapi.Client) (record
 	if err != nil {
 		return false, fmt.Errorf("asking for the account: %w", err)
 	}
+	known, err := c.recordedAccount(ctx)
+	if recorded = known != (instance.Account{}); recorded && !known.SameOwner(account) {
+		err = fmt.Errorf("the token is one of account %s, and the cluster's droplets are in account %s", account, known)
+	}
+	return recorded, err
+}
+
+// recordedAccount is the account that the cluster's droplets are in, a zero one if that is not recorded.
+func (c *Cluster) recordedAccount(ctx context.Context) (instance.Account, error) {
 	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, accountLease, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return instance.Account{}, nil
 	case err != nil:
-		return false, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
+		return instance.Account{}, fmt.Errorf("reading whose droplets the cluster's are: %w", err)
 	}
-	known := instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}
-	if known != (instance.Account{}) && !known.SameOwner(account) {
-		return true, fmt.Errorf("the token is one of account %s, and the cluster's droplets are in account %s", account, known)
-	}
-	return known != (instance.Account{}), nil
+	return instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}, nil
 }
 
 // volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
@@ -302,9 +303,6 @@ func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *vo
 	listed := map[string]bool{}
 	for _, v := range list {
 		listed[v.ID] = true
-		w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
-			ID: v.ID, Name: v.Name, Description: v.Description, GiB: int64(v.Size), Droplet: v.AttachedTo(), Tags: v.Tags, Created: v.Created,
-		})
 	}
 	w.Cloud.Answers = map[string]volumes.Answer{}
 	for _, v := range w.Volumes {
@@ -314,14 +312,17 @@ func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *vo
 		found, err := client.Volume(ctx, v.ID)
 		switch {
 		case err == nil:
-			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
-				ID: found.ID, Name: found.Name, Description: found.Description, GiB: int64(found.Size), Droplet: found.AttachedTo(), Tags: found.Tags, Created: found.Created,
-			})
+			list = append(list, found)
 		case errors.Is(err, doapi.ErrNotFound):
 			w.Cloud.Answers[v.ID] = volumes.Answer{Gone: true}
 		default:
 			w.Cloud.Answers[v.ID] = volumes.Answer{Problem: err.Error()}
 		}
+	}
+	for _, v := range list {
+		w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
+			ID: v.ID, Name: v.Name, Description: v.Description, GiB: int64(v.Size), Droplet: v.AttachedTo(), Tags: v.Tags, Created: v.Created,
+		})
 	}
 	snapshots, err := client.VolumeSnapshots(ctx)
 	if err != nil {

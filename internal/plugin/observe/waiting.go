@@ -6,7 +6,6 @@ package observe
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -77,25 +76,16 @@ func (c *Cluster) NodeStates(ctx context.Context) (states []NodeState, unread []
 	return states, unread
 }
 
-// stateObjects are the ConfigMaps in which each calico-node-sync keeps its memory, in the order of Mooring's
-// namespaces. One request lists them by their name; who may not list in all namespaces reads each by itself.
+// stateObjects are the ConfigMaps in which each calico-node-sync keeps its memory, in the order of Mooring's namespaces. One
+// request lists them by their name; who may not list in all namespaces reads each by itself.
 func (c *Cluster) stateObjects(ctx context.Context) (objects []*corev1.ConfigMap, unread []string) {
 	const name = nodesynccontroller.StateName
-	read := func(namespace string) (*corev1.ConfigMap, error) {
-		return c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if ctx.Value(memoKey{}) == nil {
+		ctx = Once(ctx)
 	}
-	byName := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
-	if all, err := c.Typed.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, byName); err == nil {
-		read = func(namespace string) (*corev1.ConfigMap, error) {
-			at := slices.IndexFunc(all.Items, func(m corev1.ConfigMap) bool { return m.Namespace == namespace })
-			if at < 0 {
-				return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
-			}
-			return &all.Items[at], nil
-		}
-	}
-	for _, namespace := range c.Namespaces {
-		object, err := read(namespace)
+	_, _ = c.Typed.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	for _, namespace := range c.Namespaces { // of what was listed nothing is asked again
+		object, err := c.Typed.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
 			objects = append(objects, object)

@@ -53,11 +53,10 @@ type seen struct {
 // first reads for the first time.
 func (s *snapshot) first(ctx context.Context) error {
 	world, err := s.read(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		s.keep(seen{world: world, svg: ui.SVG(world)})
 	}
-	s.keep(seen{world: world, svg: ui.SVG(world)})
-	return nil
+	return err
 }
 
 func (s *snapshot) keep(next seen) {

@@ -68,11 +68,6 @@ type firewallInput struct {
 	Services    []json.RawMessage `json:"services"`
 }
 
-// firewallFields are the keys of [firewallInput].
-func firewallFields() []string {
-	return []string{"name", "tags", "defaultType", "defaults", "services"}
-}
-
 // firewallFlags are the flags of the human form.
 type firewallFlags struct {
 	services string
@@ -82,19 +77,13 @@ type firewallFlags struct {
 }
 
 func newFirewall() *cobra.Command {
-	f := firewallFlags{format: planFormat()}
+	var f firewallFlags
 	cmd := &cobra.Command{
 		Use:     "firewall",
 		Aliases: []string{"fw"},
 		Short:   "Print the desired state of the cluster's firewall at DigitalOcean",
 		Long:    firewallLong,
 		Example: firewallExample,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.services == "" {
-				return planFirewallMachine(cmd)
-			}
-			return f.plan(cmd)
-		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.services, "filename", "f", "", "File with all Services of the cluster, - for standard input. Selects the text output.")
@@ -102,7 +91,7 @@ func newFirewall() *cobra.Command {
 	flags.StringSliceVar(&f.config.Tags, "tag", nil, "Tag of the droplets that it covers, as in PUBLIC_ACCESS_FIREWALL_TAGS.")
 	flags.Var(firewall.AllowFlag{Config: &f.config}, "allow-reserved-ports", "Allow Services to open ports that the machines use themselves, as --firewall-allow-reserved-ports.")
 	flags.Lookup("allow-reserved-ports").NoOptDefVal = "true"
-	addPlanFlags(cmd, &f.config.DefaultType, &f.defaults, &f.format)
+	addPlanFlags(cmd, &f.services, &f.config.DefaultType, &f.defaults, &f.format, f.plan, planFirewallMachine)
 	return cmd
 }
 
@@ -126,12 +115,7 @@ func answerFirewall(in firewall.Input, unreadable []fwLeftOut) fwAnswer {
 
 // planFirewallMachine is the machine form: JSON in, JSON out. What is wrong with one Service is part of the answer.
 func planFirewallMachine(cmd *cobra.Command) error {
-	for _, name := range []string{"name", "tag", "default-type", "defaults", "output"} {
-		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s needs -f; without -f everything is in the JSON object on standard input", name)
-		}
-	}
-	if err := mayRead(cmd); err != nil {
+	if err := mayRead(cmd, "name", "tag", "default-type", "defaults", "output"); err != nil {
 		return err
 	}
 	in, unreadable, err := readFirewallInput(cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -144,7 +128,7 @@ func planFirewallMachine(cmd *cobra.Command) error {
 // readFirewallInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
 func readFirewallInput(r io.Reader, notes io.Writer) (firewall.Input, []fwLeftOut, error) {
 	var in firewall.Input
-	m, err := readObject[firewallInput](r, notes, firewallFields())
+	m, err := readObject[firewallInput](r, notes)
 	if err != nil {
 		return in, nil, err
 	}
@@ -157,9 +141,9 @@ func readFirewallInput(r io.Reader, notes io.Writer) (firewall.Input, []fwLeftOu
 	}
 	var unreadable []fwLeftOut
 	for i, raw := range m.Services {
-		service := &corev1.Service{}
-		if err := decodeObject(raw, "Service", service); err != nil {
-			unreadable = append(unreadable, fwLeftOut{nameIn(raw), fmt.Sprintf("services[%d] of standard input: %v", i, err)})
+		service, err := serviceAt(i, raw)
+		if err != nil {
+			unreadable = append(unreadable, fwLeftOut{service.Name, err.Error()})
 			continue
 		}
 		in.Services = append(in.Services, service)
@@ -172,11 +156,8 @@ func (f *firewallFlags) plan(cmd *cobra.Command) error {
 	if f.config.Name == "" || len(f.config.Tags) == 0 {
 		return errors.New("give the firewall's --name and at least one --tag")
 	}
-	if err := observe.CheckDefaultType("--default-type", f.config.DefaultType); err != nil {
-		return err
-	}
 	var err error
-	if f.config.Defaults, err = observe.ReadDefaults(f.defaults); err != nil {
+	if f.config.Defaults, err = observe.ReadDefaults(f.defaults, f.config.DefaultType); err != nil {
 		return err
 	}
 	services, err := readObjects[corev1.Service](f.services, "Service", cmd.InOrStdin())
@@ -184,17 +165,13 @@ func (f *firewallFlags) plan(cmd *cobra.Command) error {
 		return err
 	}
 	a := answerFirewall(firewall.Input{Config: f.config, Services: services}, nil)
-	if err := f.print(cmd.OutOrStdout(), a); err != nil {
+	if err := f.format.Print(cmd.OutOrStdout(), a.text(), a); err != nil {
 		return fmt.Errorf("printing the plan: %w", err)
 	}
 	if len(a.LeftOut) > 0 {
 		return fmt.Errorf("%d of %d services cannot be parsed, see above", len(a.LeftOut), len(services))
 	}
 	return nil
-}
-
-func (f *firewallFlags) print(w io.Writer, a fwAnswer) error {
-	return f.format.Print(w, a.text(), a)
 }
 
 // text is the plan for people.

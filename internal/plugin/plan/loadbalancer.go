@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -39,11 +38,6 @@ const loadBalancerExample = `  kubectl get nodes -o yaml > nodes.yaml
   kubectl get service web -o yaml | kubectl mooring plan loadbalancer -f - --nodes nodes.yaml -o yaml
   kubectl mooring plan loadbalancer < input.json`
 
-// planFormat is -o of the human form.
-func planFormat() screen.Format {
-	return screen.NewFormat(screen.Text, screen.FormatYAML, screen.FormatJSON)
-}
-
 // loadBalancerFlags are the flags of the human form.
 type loadBalancerFlags struct {
 	services, nodes        string
@@ -54,19 +48,13 @@ type loadBalancerFlags struct {
 }
 
 func newLoadBalancer() *cobra.Command {
-	f := loadBalancerFlags{format: planFormat()}
+	var f loadBalancerFlags
 	cmd := &cobra.Command{
 		Use:     "loadbalancer",
 		Aliases: []string{"lb"},
 		Short:   "Print what would be sent to DigitalOcean for Services",
 		Long:    loadBalancerLong,
 		Example: loadBalancerExample,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.services == "" {
-				return planMachine(cmd)
-			}
-			return f.plan(cmd)
-		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.services, "filename", "f", "", "File with Services, - for standard input. Selects the text output.")
@@ -76,7 +64,7 @@ func newLoadBalancer() *cobra.Command {
 	flags.StringVar(&f.cluster.VPC, "vpc-id", "", "UUID of the cluster's VPC, as in DO_CLUSTER_VPC_ID.")
 	flags.StringToStringVar(&f.certificates, "certificate", nil, "NAME=ID of a certificate of the account, for annotations that name one.")
 	flags.StringToStringVar(&f.droplets, "droplet", nil, "NAME=ID of a droplet of the account, for Nodes without a provider ID.")
-	addPlanFlags(cmd, &f.cluster.DefaultType, &f.defaults, &f.format)
+	addPlanFlags(cmd, &f.services, &f.cluster.DefaultType, &f.defaults, &f.format, f.plan, planMachine)
 	return cmd
 }
 
@@ -119,10 +107,8 @@ func assume(in loadbalancer.Input) loadbalancer.Input {
 
 // planMachine is the machine form: JSON in, JSON out. What is wrong with one Service is part of the answer.
 func planMachine(cmd *cobra.Command) error {
-	if name := changedFlag(cmd); name != "" {
-		return fmt.Errorf("--%s needs -f; without -f everything is in the JSON object on standard input", name)
-	}
-	if err := mayRead(cmd); err != nil {
+	human := []string{"nodes", "region", "cluster-id", "vpc-id", "default-type", "defaults", "certificate", "droplet", "output"}
+	if err := mayRead(cmd, human...); err != nil {
 		return err
 	}
 	in, services, err := readMachineInput(cmd.InOrStdin(), cmd.ErrOrStderr())
@@ -130,26 +116,16 @@ func planMachine(cmd *cobra.Command) error {
 		return err
 	}
 	answers := make([]lbAnswer, 0, len(services))
-	for _, s := range services {
-		if s.problem != nil {
-			answers = append(answers, lbAnswer{Name: s.name, Error: s.problem.Error()})
-			continue
+	for i, raw := range services {
+		var a lbAnswer
+		if in.Service, err = serviceAt(i, raw); err != nil {
+			a = lbAnswer{Name: in.Service.Name, Error: err.Error()}
+		} else {
+			a, _ = answer(in)
 		}
-		in.Service = s.service
-		a, _ := answer(in)
 		answers = append(answers, a)
 	}
 	return screen.JSON(cmd.OutOrStdout(), answers)
-}
-
-// changedFlag returns the name of a flag of the human form that was given.
-func changedFlag(cmd *cobra.Command) string {
-	for _, name := range []string{"nodes", "region", "cluster-id", "vpc-id", "default-type", "defaults", "certificate", "droplet", "output"} {
-		if cmd.Flags().Changed(name) {
-			return name
-		}
-	}
-	return ""
 }
 
 // plan is the human form.
@@ -168,7 +144,7 @@ func (f *loadBalancerFlags) plan(cmd *cobra.Command) error {
 		}
 		plans = append(plans, p)
 	}
-	if err := f.print(cmd.OutOrStdout(), plans); err != nil {
+	if err := f.format.Print(cmd.OutOrStdout(), plansText(plans), plans); err != nil {
 		return fmt.Errorf("printing the plan: %w", err)
 	}
 	if refused > 0 {
@@ -194,8 +170,4 @@ func planOf(in loadbalancer.Input) lbPlan {
 	p.lbAnswer, result = answer(in)
 	p.Warnings, p.Targets, p.LeftOut = result.Warnings, result.Targets, result.LeftOut
 	return p
-}
-
-func (f *loadBalancerFlags) print(w io.Writer, plans []lbPlan) error {
-	return f.format.Print(w, plansText(plans), plans)
 }

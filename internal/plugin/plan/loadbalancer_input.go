@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -41,22 +42,11 @@ type named[ID any] struct {
 	Name string `json:"name"`
 }
 
-// machineFields are the keys of [machineInput].
-func machineFields() []string {
-	return []string{"region", "clusterID", "vpcID", "defaultType", "defaults", "certificates", "droplets", "nodes", "services"}
-}
-
-// machineService is one Service of the machine form, or why it cannot be read: then the others are answered all the same.
-type machineService struct {
-	service *corev1.Service
-	name    string
-	problem error
-}
-
-// readMachineInput reads the machine form's object. Keys that nobody knows are passed over, and named on notes.
-func readMachineInput(r io.Reader, notes io.Writer) (loadbalancer.Input, []machineService, error) {
+// readMachineInput reads the machine form's object, with its Services as they are. Keys that nobody knows are passed over, and
+// named on notes.
+func readMachineInput(r io.Reader, notes io.Writer) (loadbalancer.Input, []json.RawMessage, error) {
 	var in loadbalancer.Input
-	m, err := readObject[machineInput](r, notes, machineFields())
+	m, err := readObject[machineInput](r, notes)
 	if err != nil {
 		return in, nil, err
 	}
@@ -80,27 +70,19 @@ func readMachineInput(r io.Reader, notes io.Writer) (loadbalancer.Input, []machi
 		}
 		in.Nodes = append(in.Nodes, node)
 	}
-	services := make([]machineService, len(m.Services))
-	for i, raw := range m.Services {
-		service := &corev1.Service{}
-		if err := decodeObject(raw, "Service", service); err != nil {
-			services[i] = machineService{name: nameIn(raw), problem: fmt.Errorf("services[%d] of standard input: %w", i, err)}
-			continue
-		}
-		services[i] = machineService{service: service, name: service.Name}
-	}
-	return in, services, nil
+	return in, m.Services, nil
 }
 
-// nameIn returns the name of an object that cannot be decoded otherwise, empty if it does not say.
-func nameIn(raw json.RawMessage) string {
-	var object struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
+// serviceAt decodes one of the Services of a machine form, of which the others are answered all the same if it cannot be read.
+func serviceAt(i int, raw json.RawMessage) (*corev1.Service, error) {
+	service := &corev1.Service{}
+	if err := decodeObject(raw, "Service", service); err != nil {
+		var object metav1.PartialObjectMetadata
+		_ = json.Unmarshal(raw, &object) // what is wrong with it is told already
+		service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
+		return service, fmt.Errorf("services[%d] of standard input: %w", i, err)
 	}
-	_ = json.Unmarshal(raw, &object) // what is wrong with it is told already
-	return object.Metadata.Name
+	return service, nil
 }
 
 // checkedDefaults are defaults for annotations as the controller takes them.
@@ -141,11 +123,8 @@ func (f *loadBalancerFlags) read(stdin io.Reader) (loadbalancer.Input, []*corev1
 	case f.nodes == "-" && f.services == "-":
 		return in, nil, errors.New("standard input can be read once: give a file for -f or for --nodes")
 	}
-	if err := observe.CheckDefaultType("--default-type", f.cluster.DefaultType); err != nil {
-		return in, nil, err
-	}
 	var err error
-	if in.Cluster.Defaults, err = observe.ReadDefaults(f.defaults); err != nil {
+	if in.Cluster.Defaults, err = observe.ReadDefaults(f.defaults, f.cluster.DefaultType); err != nil {
 		return in, nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.certificates)) {

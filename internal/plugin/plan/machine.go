@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,8 +24,18 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 )
 
-// addPlanFlags adds the flags that the plans of the cloud's objects share.
-func addPlanFlags(cmd *cobra.Command, defaultType, defaultsFile *string, format *screen.Format) {
+// addPlanFlags adds the flags that the plans of the cloud's objects share, and makes a command run the human form if Services
+// are given by -f, else the machine form.
+func addPlanFlags(
+	cmd *cobra.Command, services, defaultType, defaultsFile *string, format *screen.Format, human, machine func(*cobra.Command) error,
+) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *services == "" {
+			return machine(cmd)
+		}
+		return human(cmd)
+	}
+	*format = screen.NewFormat(screen.Text, screen.FormatYAML, screen.FormatJSON)
 	flags := cmd.Flags()
 	flags.StringVar(defaultType, "default-type", annotation.DefaultType,
 		"Type of load balancers without the annotation, as in DEFAULT_LB_TYPE: REGIONAL or REGIONAL_NETWORK.")
@@ -35,17 +46,26 @@ func addPlanFlags(cmd *cobra.Command, defaultType, defaultsFile *string, format 
 		cobra.FixedCompletions([]string{annotation.TypeRegional, annotation.TypeRegionalNetwork}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// mayRead refuses to wait for a JSON object that a person would have to type.
-func mayRead(cmd *cobra.Command) error {
+// mayRead refuses flags of the human form, and to wait for a JSON object that a person would have to type.
+func mayRead(cmd *cobra.Command, human ...string) error {
+	for _, name := range human {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s needs -f; without -f everything is in the JSON object on standard input", name)
+		}
+	}
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return errors.New("give -f FILE, or a JSON object on standard input")
 	}
 	return nil
 }
 
-// readObject reads the one JSON object of a machine form. Keys that are not among the known ones are passed over, and named on notes.
-func readObject[T any](r io.Reader, notes io.Writer, known []string) (T, error) {
+// readObject reads the one JSON object of a machine form. Keys that are not among its fields are passed over, and named on notes.
+func readObject[T any](r io.Reader, notes io.Writer) (T, error) {
 	var out T
+	var known []string
+	for field := range reflect.TypeFor[T]().Fields() {
+		known = append(known, field.Tag.Get("json"))
+	}
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return out, fmt.Errorf("reading standard input: %w", err)

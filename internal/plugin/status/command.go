@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
-	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -52,39 +51,31 @@ type result struct {
 // New is kubectl mooring status.
 func New(env *observe.Env) *cobra.Command {
 	output := screen.NewFormat(screen.Text, screen.FormatJSON, screen.FormatYAML)
-	var watch bool
-	cmd := &cobra.Command{
-		Use: "status", Short: "Show the health of machines and components, worst first", Long: long, Example: example,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := &cobra.Command{Use: "status", Short: "Show the health of machines and components, worst first", Long: long, Example: example}
+	var reader *overview.Reader
+	output.AddTo(cmd)
+	screen.Watched(cmd, func(ctx context.Context, _ []string, out, _ io.Writer) error {
+		if reader == nil {
 			c, err := env.Cluster()
 			if err != nil {
 				return err
 			}
-			reader := overview.NewReader(c, clock.RealClock{})
-			return screen.Repeat(cmd, watch, func(ctx context.Context, out io.Writer) error { return run(ctx, reader, &output, out) })
-		},
-	}
-	output.AddTo(cmd)
-	screen.AddWatch(cmd, &watch)
+			reader = overview.NewReader(c, clock.RealClock{}, false)
+		}
+		w, err := reader.Read(ctx)
+		if err != nil {
+			return err
+		}
+		return Print(w, &output, out)
+	})
 	return cmd
-}
-
-// run prints one reading.
-func run(ctx context.Context, reader *overview.Reader, output *screen.Format, out io.Writer) error {
-	w, err := reader.Read(ctx)
-	if err != nil {
-		return err
-	}
-	return Print(w, output, out)
 }
 
 // Print prints what was read; what needs attention is in the exit code.
 func Print(w ui.World, output *screen.Format, out io.Writer) error {
-	columns, brush := screen.Brush(out)
 	p := ui.View(w, ui.Filter{}, "")
 	result := result{Health: p.Health, Machines: w.Machines, Components: w.Components, Waits: w.Waits, Findings: w.Findings, Notes: p.Notes}
-	if err := output.Write(out, ui.Text(w, columns, brush), result); err != nil {
-		return err
-	}
-	return command.Attention(ui.NeedsAttention(p.Health))
+	return output.Show(out, result, ui.NeedsAttention(p.Health), func(columns int, paint finding.Paint) string {
+		return ui.Text(w, columns, paint)
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/topology"
@@ -42,13 +43,9 @@ const (
 	formatMermaid = "mermaid"
 )
 
-// kind is how kubectl names one object of the kind.
-func kind() string { return "routereflectortopology." + v1alpha1.GroupVersion.Group }
-
 // New is kubectl mooring topology.
 func New(env *observe.Env) *cobra.Command {
 	output := screen.NewFormat(formatTree, formatSVG, formatDOT, formatMermaid, screen.FormatJSON, screen.FormatYAML, screen.FormatName)
-	var watch bool
 	cmd := &cobra.Command{
 		Use:     "topology [NAME]",
 		Aliases: []string{"rrt"},
@@ -61,20 +58,12 @@ func New(env *observe.Env) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return screen.Repeat(cmd, watch, func(ctx context.Context, out io.Writer) error {
-				return run(ctx, env, args, &output, out, cmd.ErrOrStderr())
-			})
-		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return observe.TopologyNames(cmd.Context(), env), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: observe.Only(env, observe.TopologyNames),
 	}
 	output.AddTo(cmd)
-	screen.AddWatch(cmd, &watch)
+	screen.Watched(cmd, func(ctx context.Context, args []string, out, notes io.Writer) error {
+		return run(ctx, env, args, &output, out, notes)
+	})
 	return cmd
 }
 
@@ -117,21 +106,20 @@ type list struct {
 
 // Print draws topologies in a format.
 func Print(maps []topology.Map, output *screen.Format, out io.Writer) error {
-	text := ""
-	switch output.String() {
-	case formatTree:
-		columns, brush := screen.Brush(out)
-		text = topology.Tree(maps, columns, brush)
-	case formatSVG:
-		text = topology.SVG(maps)
-	case formatDOT:
-		text = topology.DOT(maps)
-	case formatMermaid:
-		text = topology.Mermaid(maps)
-	case screen.FormatName:
-		for _, m := range maps {
-			text += kind() + "/" + m.Name + "\n"
+	return output.Show(out, list{maps}, false, func(columns int, paint finding.Paint) (text string) {
+		switch output.String() {
+		case formatSVG:
+			return topology.SVG(maps)
+		case formatDOT:
+			return topology.DOT(maps)
+		case formatMermaid:
+			return topology.Mermaid(maps)
+		case screen.FormatName:
+			for _, m := range maps {
+				text += "routereflectortopology." + v1alpha1.GroupVersion.Group + "/" + m.Name + "\n"
+			}
+			return text
 		}
-	}
-	return output.Write(out, text, list{maps})
+		return topology.Tree(maps, columns, paint)
+	})
 }

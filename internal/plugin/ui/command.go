@@ -86,7 +86,7 @@ func (u *window) run(ctx context.Context, out, notes io.Writer) error {
 	if err != nil {
 		return err
 	}
-	reader := overview.NewReader(c, u.clock)
+	reader := overview.NewReader(c, u.clock, true)
 	server, err := page.Listen(ctx, u.port, u.allowed, reader.Read, u.clock)
 	if err != nil {
 		return err

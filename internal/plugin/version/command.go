@@ -73,8 +73,7 @@ be read is noted; the exit code is 0 all the same.`,
 
 // Print prints the versions.
 func (v Result) Print(output *screen.Format, out io.Writer) error {
-	columns, _ := screen.Terminal(out)
-	return output.Write(out, v.table().Text(columns), v)
+	return output.Show(out, v, false, func(columns int, _ finding.Paint) string { return v.table().Text(columns) })
 }
 
 // read reads the versions in the cluster.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/platform/command"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
 	"github.com/mooring-dev/mooring/internal/volumes"
@@ -42,49 +42,29 @@ const example = `  DO_ACCESS_TOKEN=... kubectl mooring volumes
   DO_ACCESS_TOKEN=... kubectl mooring volumes -o wide
   kubectl mooring volumes -o json`
 
-type comparison struct {
-	env    *observe.Env
-	clock  clock.PassiveClock
-	output screen.Format
-	watch  bool
-}
-
 // New is kubectl mooring volumes.
 func New(env *observe.Env) *cobra.Command {
-	v := &comparison{env: env, clock: clock.RealClock{}}
-	v.output = screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML)
+	output := screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML)
 	cmd := &cobra.Command{
 		Use: "volumes", Aliases: []string{"volume"}, Short: "Compare what Kubernetes and DigitalOcean report of each volume, and what it costs",
 		Long: long, Example: example, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return screen.Repeat(cmd, v.watch, func(ctx context.Context, out io.Writer) error { return v.run(ctx, out) })
-		},
 	}
-	v.output.AddTo(cmd)
-	screen.AddWatch(cmd, &v.watch)
-	return cmd
-}
-
-func (v *comparison) run(ctx context.Context, out io.Writer) error {
-	w, err := observe.Read(ctx, v.env, func(ctx context.Context, c *observe.Cluster) (volumes.World, error) {
-		return observe.Volumes(ctx, c, v.clock)
+	output.AddTo(cmd)
+	screen.Watched(cmd, func(ctx context.Context, _ []string, out, _ io.Writer) error {
+		w, err := observe.Read(ctx, env, func(ctx context.Context, c *observe.Cluster) (volumes.World, error) {
+			return observe.Volumes(ctx, c, clock.RealClock{})
+		})
+		if err != nil {
+			return err
+		}
+		report := volumes.Compare(w)
+		text := report.Text
+		if output.String() == screen.FormatWide {
+			text = func(columns int, _ finding.Paint) string { return wide(report).Text(columns) }
+		}
+		return output.Show(out, report, report.NeedsAttention(), text)
 	})
-	if err != nil {
-		return err
-	}
-	report := volumes.Compare(w)
-	columns, brush := screen.Brush(out)
-	text := ""
-	switch v.output.String() {
-	case screen.FormatTable:
-		text = report.Text(columns, brush)
-	case screen.FormatWide:
-		text = wide(report).Text(columns)
-	}
-	if err := v.output.Write(out, text, report); err != nil {
-		return err
-	}
-	return command.Attention(report.NeedsAttention())
+	return cmd
 }
 
 // wide is the table with all columns.

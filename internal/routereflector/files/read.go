@@ -81,12 +81,7 @@ func (r Reader) Cluster(f Names) (w routereflector.World, told []string, err err
 	if err != nil {
 		return w, nil, err
 	}
-	var configuration *calicov3.BGPConfiguration
-	for i := range configurations {
-		if configurations[i].Name == "default" {
-			configuration = &configurations[i]
-		}
-	}
+	configuration := calico.DefaultOf(configurations)
 	w.Mesh = routereflector.MeshFrom(configuration)
 	if told, err = r.nodes(f, &w, routereflector.ASNumberFrom(configuration)); err != nil {
 		return w, nil, err

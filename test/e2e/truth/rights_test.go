@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // right is one that a person may lack, with the parts that cannot be judged without it. What a component is known by from
@@ -18,6 +21,9 @@ type right struct {
 	name  string
 	path  string
 	parts []part
+	// needed changes the world into one of which only what may not be read shows what is wrong; nil where it is read of any
+	// world.
+	needed func(*world)
 }
 
 func rights() []right {
@@ -26,22 +32,27 @@ func rights() []right {
 	kept := []part{service, tenant, topology}
 	programs := []part{{"component", cloud}, {"component", nodeSync}, {"component", reflectors}, {"component", storage}}
 	return []right{
-		{"Nodes", `^/api/v1/nodes\b`, machines},
-		{"Services", `^/api/v1/services|/services/`, []part{service}},
-		{"claims", `/persistentvolumeclaims`, []part{claim}},
-		{"PersistentVolumes", `/persistentvolumes`, []part{claim}},
-		{"VolumeAttachments", `/volumeattachments`, []part{claim}},
-		{"Pods", `/pods`, []part{claim}},
-		{"Deployments", `/deployments`, nil},
-		{"StatefulSets", `/statefulsets`, []part{{"component", driver}}},
-		{"DaemonSets", `/daemonsets`, []part{{"component", driver}}},
-		{"CSIDrivers", `/csidrivers`, nil},
-		{"Leases", `/leases`, slices.Concat(programs, kept)},
-		{"EtcdStorages", `/etcdstorages`, []part{tenant}},
-		{"RouteReflectorTopologies", `/routereflectortopologies`, []part{topology}},
-		{"BGPPeers", `/bgppeers`, nil},
-		{"BlockAffinities", `/blockaffinities`, machines},
-		{"SubjectAccessReviews", `/subjectaccessreviews`, nil},
+		{"Nodes", `^/api/v1/nodes\b`, machines, nil},
+		{"Services", `^/api/v1/services|/services/`, []part{service}, nil},
+		{"claims", `/persistentvolumeclaims`, []part{claim}, nil},
+		{"PersistentVolumes", `/persistentvolumes`, []part{claim}, nil},
+		{"VolumeAttachments", `/volumeattachments`, []part{claim}, nil},
+		{"Pods", `/pods`, []part{claim}, nil},
+		{"Deployments", `/deployments`, nil, nil},
+		{"StatefulSets", `/statefulsets`, []part{{"component", driver}}, nil},
+		{"DaemonSets", `/daemonsets`, []part{{"component", driver}}, nil},
+		{"CSIDrivers", `/csidrivers`, nil, func(w *world) { // nothing else shows that a driver is missing
+			drop[appsv1.StatefulSet](w, system, "csi-do-controller")
+			drop[appsv1.DaemonSet](w, system, "csi-do-node")
+		}},
+		{"Leases", `/leases`, slices.Concat(programs, kept), nil},
+		{"EtcdStorages", `/etcdstorages`, []part{tenant}, nil},
+		{"RouteReflectorTopologies", `/routereflectortopologies`, []part{topology}, nil},
+		{"BGPPeers", `/bgppeers`, nil, nil},
+		{"BlockAffinities", `/blockaffinities`, machines, nil},
+		{"SubjectAccessReviews", `/subjectaccessreviews`, nil, func(w *world) { // what no role grants may be allowed otherwise
+			drop[rbacv1.ClusterRoleBinding](w, "", "mooring-calico-node-sync")
+		}},
 	}
 }
 
@@ -49,6 +60,13 @@ func rights() []right {
 func (s *stage) partial(r right) (name string, lies []string) {
 	s.Helper()
 	path := regexp.MustCompile(r.path)
+	if r.needed != nil {
+		before := s.world
+		w := healthy(s.T, before.now)
+		r.needed(w)
+		s.set(w)
+		defer s.set(before)
+	}
 	f := newFront(s.T, s.server.Config.Host)
 	f.set(0, func(request *http.Request) bool { return path.MatchString(request.URL.Path) })
 	s.through(f, func() {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
 	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
@@ -58,9 +56,12 @@ type certificateLook struct {
 	maps []etcdv1alpha1.Destination
 }
 
-func (l *certificateLook) unread(side string, err error) {
+func (l *certificateLook) unread(side string, err error) { unread(&l.evidence.Unread, side, err) }
+
+// unread adds a side that could not be read.
+func unread(to *[]finding.Side, side string, err error) {
 	if err != nil {
-		l.evidence.Unread = append(l.evidence.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
+		*to = append(*to, finding.Side{Name: side, Problem: observe.OneLine(err)})
 	}
 }
 
@@ -95,8 +96,7 @@ func (l *certificateLook) webhooks(ctx context.Context) {
 
 // apiServices are those of aggregated API servers.
 func (l *certificateLook) apiServices(ctx context.Context) {
-	apiServices := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	all, _, err := l.cluster.List(ctx, apiServices)
+	all, _, err := l.cluster.List(ctx, observe.APIServices())
 	l.unread("APIServices", err)
 	for _, o := range all {
 		text, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle") // another type there is not what the API server would take
@@ -149,16 +149,11 @@ func (l *certificateLook) configMaps(ctx context.Context) {
 			l.unread(where, err)
 			continue
 		}
-		for _, key := range certificateKeys(m) {
+		// Under these keys our components and the API server keep authorities.
+		for _, key := range []string{"serving-ca.crt", "ca.crt", "client-ca-file", "requestheader-client-ca-file"} {
 			l.trusts(where+", key "+key, []byte(m.Data[key]))
 		}
 	}
-}
-
-// certificateKeys are the keys under which our components and the API server keep authorities.
-func certificateKeys(m *corev1.ConfigMap) []string {
-	known := []string{"serving-ca.crt", "ca.crt", "client-ca-file", "requestheader-client-ca-file"}
-	return slices.DeleteFunc(known, func(key string) bool { return m.Data[key] == "" })
 }
 
 // tlsSecrets chooses Secrets of type kubernetes.io/tls.

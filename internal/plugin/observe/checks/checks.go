@@ -38,7 +38,9 @@ type Check struct {
 // Parts are those that are commands of their own by this alone.
 func Parts() []Check {
 	return []Check{
-		{"controllers", "Find controllers that conflict, and components that do not work", controllersLong, lookAtControllers},
+		{"controllers", "Find controllers that conflict, and components that do not work", controllersLong, func(ctx context.Context, x *Examination) []finding.Finding {
+			return doctor.Controllers(ControllerEvidence(ctx, x))
+		}},
 		{"rbac", "Find rights that a component needs and does not have", rightsLong, lookAtRights},
 		{"etcdstorages", "Find tenants of etcd storage that are not ready, and a core that is not healthy", storagesLong, lookAtStorages},
 		{"volumes", "Find what keeps DigitalOcean's volumes from being attached, mounted or made", volumesLong, lookAtVolumes},

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -38,25 +39,26 @@ func New(c *observe.Cluster, now clock.PassiveClock) *Examination {
 	return &Examination{cluster: c, clock: now}
 }
 
-// lookAtControllers judges who does which work.
-func lookAtControllers(ctx context.Context, x *Examination) []finding.Finding {
-	return doctor.Controllers(ControllerEvidence(ctx, x))
-}
-
 // ControllerEvidence reads who does which work.
 func ControllerEvidence(ctx context.Context, x *Examination) doctor.ControllerEvidence {
 	e := doctor.ControllerEvidence{Namespaces: x.cluster.Namespaces}
 	e.Workloads, e.Elsewhere, e.Unread = x.workloads(ctx)
+	x.leases(ctx, &e)
+	e.Traces = x.traces(ctx, &e)
+	return e
+}
+
+// leases reads the Leases of leader election; those of Nodes, of which there are as many as Nodes, are not among them.
+func (x *Examination) leases(ctx context.Context, e *doctor.ControllerEvidence) {
+	others := fields.OneTermNotEqualSelector("metadata.namespace", corev1.NamespaceNodeLease).String()
 	leases, err := observe.All[coordinationv1.Lease](
-		ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List,
+		ctx, "", x.cluster.Typed.CoordinationV1().Leases(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: others},
 	)
 	e.LeaseProblem = observe.OneLine(err)
 	for _, l := range leases {
 		e.Leases = append(e.Leases, observe.LeaseOf(l))
 	}
 	e.Now = x.cluster.ServerTime(x.clock.Now())
-	e.Traces = x.traces(ctx, &e)
-	return e
 }
 
 // Unkept is why what a component reports of its objects may be old, "" while one works.
@@ -79,6 +81,9 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 	if namespace, err := x.cluster.StateNamespace(ctx); err == nil && namespace != "" {
 		out[doctor.NodeSync] = "ConfigMap " + namespace + "/" + nodesynccontroller.StateName
 	}
+	if doctor.RunsDriver(e.Workloads) {
+		return out // it shows by itself that it is meant to run
+	}
 	_, err := x.cluster.Typed.StorageV1().CSIDrivers().Get(ctx, doctor.VolumeDriver, metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -93,10 +98,16 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 // edit a namespace can make such a workload there (ADR 16).
 func (x *Examination) workloads(ctx context.Context) (ours, elsewhere []doctor.Workload, unread []finding.Side) {
 	apps := x.cluster.Typed.AppsV1()
-	deployments, first := listing(ctx, "Deployments", apps.Deployments(metav1.NamespaceAll).List, deploymentOf)
-	daemonSets, second := listing(ctx, "DaemonSets", apps.DaemonSets(metav1.NamespaceAll).List, daemonSetOf)
+	deployments, first := listing(ctx, "Deployment", apps.Deployments(metav1.NamespaceAll).List, func(d *appsv1.Deployment) doctor.Workload {
+		return workloadOf("Deployment", d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
+	})
+	daemonSets, second := listing(ctx, "DaemonSet", apps.DaemonSets(metav1.NamespaceAll).List, func(d *appsv1.DaemonSet) doctor.Workload {
+		return workloadOf("DaemonSet", d, &d.Spec.Template, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
+	})
 	// The volume driver's controller is one.
-	statefulSets, third := listing(ctx, "StatefulSets", apps.StatefulSets(metav1.NamespaceAll).List, statefulSetOf)
+	statefulSets, third := listing(ctx, "StatefulSet", apps.StatefulSets(metav1.NamespaceAll).List, func(s *appsv1.StatefulSet) doctor.Workload {
+		return workloadOf("StatefulSet", s, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1), s.Status.ReadyReplicas)
+	})
 	ours, elsewhere = doctor.Trust(slices.Concat(deployments, daemonSets, statefulSets), x.cluster.Namespaces)
 	return ours, elsewhere, slices.DeleteFunc([]finding.Side{first, second, third}, finding.Side.Read)
 }
@@ -109,32 +120,15 @@ func listing[L observe.PageOf, T any](
 	for _, object := range all {
 		out = append(out, of(object))
 	}
-	return out, finding.Side{Name: kind, Problem: observe.OneLine(err)}
+	return out, finding.Side{Name: kind + "s", Problem: observe.OneLine(err)}
 }
 
-func deploymentOf(d *appsv1.Deployment) doctor.Workload {
-	w := workloadOf("Deployment", &d.ObjectMeta, &d.Spec.Template)
-	w.Wanted, w.Ready = int(ptr.Deref(d.Spec.Replicas, 1)), int(d.Status.ReadyReplicas)
-	return w
-}
-
-func statefulSetOf(s *appsv1.StatefulSet) doctor.Workload {
-	w := workloadOf("StatefulSet", &s.ObjectMeta, &s.Spec.Template)
-	w.Wanted, w.Ready = int(ptr.Deref(s.Spec.Replicas, 1)), int(s.Status.ReadyReplicas)
-	return w
-}
-
-func daemonSetOf(d *appsv1.DaemonSet) doctor.Workload {
-	w := workloadOf("DaemonSet", &d.ObjectMeta, &d.Spec.Template)
-	w.Wanted, w.Ready = int(d.Status.DesiredNumberScheduled), int(d.Status.NumberReady)
-	return w
-}
-
-func workloadOf(kind string, meta *metav1.ObjectMeta, pod *corev1.PodTemplateSpec) doctor.Workload {
+func workloadOf(kind string, meta metav1.Object, pod *corev1.PodTemplateSpec, wanted, ready int32) doctor.Workload {
 	w := doctor.Workload{
-		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Labels: map[string]string{}, Env: map[string]doctor.Variable{}, Account: pod.Spec.ServiceAccountName,
+		Kind: kind, Namespace: meta.GetNamespace(), Name: meta.GetName(), Labels: map[string]string{}, Env: map[string]doctor.Variable{},
+		Account: pod.Spec.ServiceAccountName, Wanted: int(wanted), Ready: int(ready),
 	}
-	maps.Copy(w.Labels, meta.Labels)
+	maps.Copy(w.Labels, meta.GetLabels())
 	maps.Copy(w.Labels, pod.Labels)
 	for _, c := range pod.Spec.Containers {
 		w.Images = append(w.Images, c.Image)

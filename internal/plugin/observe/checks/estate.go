@@ -24,6 +24,7 @@ digitalocean-cloud-controller-manager runs, and nothing elsewhere.`
 // lookAtEstate judges what the cluster has at DigitalOcean.
 func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 	e, err := observe.ReadEstate(ctx, x.cluster, x.clock)
+	ours, _, _ := x.workloads(ctx)
 	switch {
 	case err == nil && e.World.Controller == "":
 		return unjudged(estate.Judge(e.World).Findings())
@@ -31,19 +32,13 @@ func lookAtEstate(ctx context.Context, x *Examination) []finding.Finding {
 		return estate.Judge(e.World).Findings()
 	case !errors.Is(err, observe.ErrNoToken):
 		return []finding.Finding{notLookedAt(estate.CheckEstate, "DigitalOcean", err)}
-	case x.runsCloud(ctx):
+	case doctor.RunsCloud(ours):
 		return []finding.Finding{{
 			Check: estate.CheckEstate, Severity: finding.Note, What: "what nothing refers to at DigitalOcean is not known: " + observe.OneLine(err),
 			Do: "set DO_ACCESS_TOKEN, and run `kubectl mooring estate`",
 		}}
 	}
 	return nil
-}
-
-// runsCloud reports whether the cloud component runs in the cluster.
-func (x *Examination) runsCloud(ctx context.Context) bool {
-	ours, _, _ := x.workloads(ctx)
-	return doctor.RunsCloud(ours)
 }
 
 // unjudged puts one note in the place of all that is unknown because no Deployment of the cloud component says which

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
@@ -26,8 +25,6 @@ import (
 
 // ReflectorEvidence reads the cluster, and Calico's data from a datastore. Anyone who may not list RouteReflectorTopologies learns what is not judged without.
 func ReflectorEvidence(ctx context.Context, c *observe.Cluster, where calico.Config) (e doctor.Evidence, err error) {
-	ctx, cancel := observe.Reading(ctx)
-	defer cancel()
 	if where.Kind == calico.EtcdV3 {
 		e, err = fromEtcd(ctx, c, where.Etcd)
 	} else {
@@ -62,7 +59,7 @@ func fromKubernetes(ctx context.Context, c *observe.Cluster) (doctor.Evidence, e
 	if err != nil {
 		return doctor.Evidence{}, err
 	}
-	configuration := byDefault(configurations)
+	configuration := calico.DefaultOf(configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration)}
 	alongside(ctx, &e, bgp)
 	peers, err := bgp.Peers(ctx)
@@ -77,8 +74,8 @@ func fromKubernetes(ctx context.Context, c *observe.Cluster) (doctor.Evidence, e
 		return doctor.Evidence{}, err
 	}
 	as := routereflector.ASNumberFrom(configuration)
-	for i := range nodes {
-		e.Nodes = append(e.Nodes, routereflector.NodeFrom(&nodes[i], 0, as))
+	for _, n := range nodes {
+		e.Nodes = append(e.Nodes, routereflector.NodeFrom(n, 0, as))
 	}
 	return e, nil
 }
@@ -107,7 +104,7 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 	if err != nil {
 		return doctor.Evidence{}, err
 	}
-	configuration := byDefault(view.Configurations)
+	configuration := calico.DefaultOf(view.Configurations)
 	e := doctor.Evidence{Mesh: routereflector.MeshFrom(configuration), Etcd: true, InvalidIDs: map[string]string{}, Unread: view.Unread}
 	alongside(ctx, &e, etcd)
 	if e.Peers, err = files.Peers(view.Peers); err != nil {
@@ -119,7 +116,7 @@ func fromEtcd(ctx context.Context, c *observe.Cluster, where calico.EtcdConfig) 
 		}
 	}
 	binding := routereflector.Binding{Cluster: string(namespace.UID), Recorded: view.Recorded()}
-	e.Nodes, binding.Present, binding.Referenced = routereflector.NodesFrom(view.Nodes, nodes, nil, routereflector.ASNumberFrom(configuration))
+	e.Nodes, binding.Present, binding.Referenced = routereflector.NodesFrom(view.Nodes, observe.Values(nodes), nil, routereflector.ASNumberFrom(configuration))
 	if refusal := binding.Refusal(); refusal != nil && (binding.Recorded != "" || binding.Referenced > 0) {
 		return doctor.Evidence{}, errors.New(refusal.Message)
 	}
@@ -140,11 +137,4 @@ func alongside(ctx context.Context, e *doctor.Evidence, from interface {
 	if e.NoPolicies = observe.OneLine(err); err == nil {
 		e.Policies = append([]calicov3.GlobalNetworkPolicy{}, policies...) // not nil once it was read
 	}
-}
-
-func byDefault(all []calicov3.BGPConfiguration) *calicov3.BGPConfiguration {
-	if at := slices.IndexFunc(all, func(b calicov3.BGPConfiguration) bool { return b.Name == "default" }); at >= 0 {
-		return &all[at]
-	}
-	return nil
 }

@@ -40,21 +40,16 @@ const (
 func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 	e := doctor.VolumeEvidence{}
 	e.Workloads, _, e.Unread = x.workloads(ctx)
-	unread := func(side string, err error) {
-		if err != nil {
-			e.Unread = append(e.Unread, finding.Side{Name: side, Problem: observe.OneLine(err)})
-		}
-	}
 	var err error
 	e.Machines, err = x.volumeMachines(ctx)
-	unread("Nodes and CSINodes", err)
+	unread(&e.Unread, "Nodes and CSINodes", err)
 	classes, err := observe.All[storagev1.StorageClass](ctx, "", x.cluster.Typed.StorageV1().StorageClasses().List)
-	unread("StorageClasses", err)
+	unread(&e.Unread, "StorageClasses", err)
 	for _, c := range classes {
 		e.Classes = append(e.Classes, volumeClass(c))
 	}
 	snapshots, _, err := x.cluster.List(ctx, schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
-	unread("VolumeSnapshotClasses", err)
+	unread(&e.Unread, "VolumeSnapshotClasses", err)
 	for _, s := range snapshots {
 		driver, _, _ := unstructured.NestedString(s.Object, "driver") // what is of another form is not there
 		if driver == volumes.Driver && s.GetAnnotations()[defaultSnapshot] == "true" {
@@ -87,17 +82,14 @@ func (x *Examination) volumeMachines(ctx context.Context) ([]doctor.VolumeMachin
 		return nil, err
 	}
 	var out []doctor.VolumeMachine
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		droplet, err := providerid.Parse(n.Spec.ProviderID)
 		if err != nil || droplet == 0 {
 			continue // a machine of another kind
 		}
 		m := doctor.VolumeMachine{
-			Name: n.Name, Droplet: strconv.Itoa(droplet), Region: n.Labels[doctor.RegionKey], CloudRegion: n.Labels[corev1.LabelTopologyRegion],
-		}
-		for _, c := range n.Status.Conditions {
-			m.Ready = m.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			Name: n.Name, Ready: observe.IsReady(n), Droplet: strconv.Itoa(droplet), Region: n.Labels[doctor.RegionKey],
+			CloudRegion: n.Labels[corev1.LabelTopologyRegion],
 		}
 		if d, ok := registered[n.Name]; ok {
 			m.Registered, m.ID, m.Keys = true, d.NodeID, d.TopologyKeys

@@ -61,11 +61,7 @@ func Claim(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name
 
 // ClaimNames completes names.
 func ClaimNames(ctx context.Context, env *observe.Env) []string {
-	list := observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) (*corev1.PersistentVolumeClaimList, error) {
-		return c.Typed.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
-	})
-	if list == nil {
-		return nil
-	}
-	return observe.NamesOf(list.Items)
+	return observe.NamesOf(observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) ([]*corev1.PersistentVolumeClaim, error) {
+		return observe.All[corev1.PersistentVolumeClaim](ctx, "", c.Typed.CoreV1().PersistentVolumeClaims(namespace).List)
+	}))
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -43,8 +42,11 @@ func EtcdStorage(ctx context.Context, c *observe.Cluster, now clock.PassiveClock
 
 // StorageNames completes names.
 func StorageNames(ctx context.Context, env *observe.Env) []string {
-	return observe.NamesOf(observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, _ string) ([]v1alpha1.EtcdStorage, error) {
+	return observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, _ string) (names []string, _ error) {
 		all, _, _ := c.Storages(ctx)
-		return all, nil
-	}))
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names, nil
+	})
 }

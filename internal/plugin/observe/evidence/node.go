@@ -11,7 +11,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/routereflector/planner"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -40,12 +39,7 @@ func Node(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, name 
 	if err != nil {
 		return evidence, err
 	}
-	evidence = explain.NodeEvidence{Name: name, Machine: rows[0]}
-	for _, s := range w.Sides() {
-		if s.NotAsked != "" {
-			evidence.NotAsked = append(evidence.NotAsked, s)
-		}
-	}
+	evidence = explain.NodeEvidence{Name: name, Machine: rows[0], NotAsked: slices.DeleteFunc(w.Sides(), func(s finding.Side) bool { return s.NotAsked == "" })}
 	for _, n := range w.Calico.Nodes {
 		if n.Kubernetes == name {
 			evidence.CalicoNames = append(evidence.CalicoNames, n.Name)
@@ -76,9 +70,7 @@ func outOfService(ctx context.Context, c *observe.Cluster, name string) explain.
 		return out
 	}
 	out.Ours, out.Foreign = outofservice.Taints(node.Spec.Taints)
-	out.NotReady = !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	out.NotReady = !observe.IsReady(node)
 	off, err := c.MachinesOff(ctx)
 	if err != nil {
 		out.Side = observe.SideOf(err)

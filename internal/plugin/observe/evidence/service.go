@@ -39,12 +39,8 @@ func Service(ctx context.Context, c *observe.Cluster, now clock.PassiveClock, na
 		return evidence, fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
 	evidence.Input.Service = service
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
+	if evidence.Input.Nodes, err = c.Nodes(ctx); err != nil {
 		return evidence, err
-	}
-	for i := range nodes {
-		evidence.Input.Nodes = append(evidence.Input.Nodes, &nodes[i])
 	}
 	if loadbalancer.NeedsOf(evidence.Input).Endpoints {
 		if evidence.Input.EndpointNodes, err = endpointNodes(ctx, c, service); err != nil {
@@ -110,11 +106,9 @@ func askAboutService(ctx context.Context, c *observe.Cluster, cloud *doapi.Clien
 
 // ServiceNames completes the names of Services of type LoadBalancer.
 func ServiceNames(ctx context.Context, env *observe.Env) []string {
-	list := observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) (*corev1.ServiceList, error) {
-		return c.Typed.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{Limit: observe.Page})
+	list := observe.Completing(ctx, env, func(ctx context.Context, c *observe.Cluster, namespace string) ([]*corev1.Service, error) {
+		return observe.All[corev1.Service](ctx, "", c.Typed.CoreV1().Services(namespace).List)
 	})
-	if list == nil {
-		return nil
-	}
-	return observe.NamesOf(slices.DeleteFunc(list.Items, func(s corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeLoadBalancer }))
+	list = slices.DeleteFunc(list, func(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeLoadBalancer })
+	return observe.NamesOf(list)
 }

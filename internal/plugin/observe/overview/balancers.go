@@ -44,12 +44,8 @@ func readServiceEvents(ctx context.Context, c *observe.Cluster) (out serviceEven
 
 // balancers lists the Services of type LoadBalancer, with what is wrong with them as kubectl mooring explain service
 // has it.
-func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serviceEvents) (out []ui.Balancer, err error) {
+func (u *Reader) balancers(ctx context.Context, nodes []*corev1.Node, events serviceEvents) (out []ui.Balancer, err error) {
 	u.listBalancers(ctx)
-	targets := make([]*corev1.Node, len(nodes))
-	for i := range nodes {
-		targets[i] = &nodes[i]
-	}
 	about := map[string][]finding.Event{}
 	for i := range events.list {
 		e := &events.list[i]
@@ -65,7 +61,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []corev1.Node, events serv
 			continue
 		}
 		e := explain.ServiceEvidence{Now: u.cluster.ServerTime(u.clock.Now()), Events: about[s.Namespace+"/"+s.Name]}
-		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, targets, "droplets and certificates are taken for granted"
+		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, nodes, "droplets and certificates are taken for granted"
 		e.Input.Observed, e.Lost = u.atDigitalOcean(ctx, s.Annotations[annotation.LoadBalancerID])
 		out = append(out, ui.Balancer{Service: *s, ID: s.Annotations[annotation.LoadBalancerID], Problem: e.Problem()})
 	}

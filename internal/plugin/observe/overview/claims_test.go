@@ -50,7 +50,7 @@ func TestClaimsThatWaitInVain(t *testing.T) {
 			}
 		}
 	}
-	w, err := overview.NewReader(c, now).Read(t.Context())
+	w, err := overview.NewReader(c, now, true).Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const (
 )
 
 // mostEvents bounds how many Events of one component are shown.
-const mostEvents = 4 * observe.Page
+const mostEvents = 2 * observe.Page
 
 // tenants fills in the EtcdStorages.
 func (u *Reader) tenants(ctx context.Context, w *ui.World) {

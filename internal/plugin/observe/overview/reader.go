@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/plugin/observe/checks"
 	"github.com/mooring-dev/mooring/internal/topology"
 	"github.com/mooring-dev/mooring/internal/ui"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
 // How long what DigitalOcean said stands. A page is read again many times an hour, and an account has 5,000 requests in one, of which 5,000 droplets
@@ -43,6 +45,8 @@ const (
 type Reader struct {
 	cluster *observe.Cluster
 	clock   clock.PassiveClock
+	// journal reports that the reported steps of the components are shown.
+	journal bool
 
 	// cloud is what DigitalOcean said, at cloudAt.
 	cloud   agreement.Cloud
@@ -62,18 +66,26 @@ type Reader struct {
 	volumes ui.Volumes
 }
 
-// NewReader returns one that has read nothing yet.
-func NewReader(c *observe.Cluster, now clock.PassiveClock) *Reader {
-	return &Reader{cluster: c, clock: now}
+// NewReader returns one that has read nothing yet. With journal it reads the reported steps of the components as well.
+func NewReader(c *observe.Cluster, now clock.PassiveClock, journal bool) *Reader {
+	return &Reader{cluster: c, clock: now, journal: journal}
 }
 
 // Read reads everything once. An error is one sentence about what nothing can be shown without; each other part says for itself what is wrong.
 func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	ctx, cancel := observe.Reading(observe.Once(ctx))
 	defer cancel()
+	w, err := u.read(ctx)
+	return w, cmp.Or(observe.Unresponsive(ctx), err)
+}
+
+func (u *Reader) read(ctx context.Context) (ui.World, error) {
 	w := ui.World{Cluster: u.cluster.Name, Zones: map[string]string{}}
 	x := checks.New(u.cluster, u.clock)
-	u.components(ctx, x, &w) // first: what single Leases and workloads are asked for later is among those of all namespaces
+	// First: what single Leases and workloads are asked for later is among those of all namespaces, and nothing is asked for in a
+	// group that is not served.
+	_, _, _ = u.cluster.List(ctx, observe.APIServices())
+	u.components(ctx, x, &w)
 	sides, err := observe.Machines(ctx, u.cluster, u.clock, u.droplets)
 	if err != nil {
 		return w, err
@@ -82,8 +94,7 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	if err != nil {
 		return w, err
 	}
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		w.Zones[n.Name] = n.Labels[corev1.LabelTopologyZone]
 		if reason := loadbalancer.Excluded(n); reason != "" {
 			w.Excluded = append(w.Excluded, ui.Excluded{Node: n.Name, Reason: reason})
@@ -101,7 +112,9 @@ func (u *Reader) Read(ctx context.Context) (ui.World, error) {
 	u.tenants(ctx, &w)
 	u.doctor(ctx, x, &w)
 	hazards(&w)
-	w.Entries, w.JournalProblems = entries(ctx, u.cluster, events)
+	if u.journal {
+		w.Entries, w.JournalProblems = entries(ctx, u.cluster, events)
+	}
 	if err := ctx.Err(); err != nil {
 		return w, fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
 	}
@@ -125,22 +138,22 @@ func notesOf(w agreement.World) []string {
 }
 
 // droplets asks DigitalOcean, or takes what it said before.
-func (u *Reader) droplets(ctx context.Context, nodes []corev1.Node) (agreement.Cloud, error) {
+func (u *Reader) droplets(ctx context.Context, nodes []*corev1.Node) (agreement.Cloud, error) {
 	age, now := cloudStands, u.clock.Now()
 	known, off := map[string]bool{}, map[string]bool{}
 	for _, d := range u.cloud.Droplets {
 		known[d.Node], off[d.Node] = true, d.Off
 	}
 	// A Node that has since become Ready, or is no longer, may have a droplet in another state than was read.
-	changed := func(n corev1.Node) bool {
-		return !known[n.Name] || observe.AgreementNode(&n).ReadySince.After(u.cloudAt)
+	changed := func(n *corev1.Node) bool {
+		return !known[n.Name] || observe.AgreementNode(n).ReadySince.After(u.cloudAt)
 	}
 	if slices.ContainsFunc(nodes, changed) || u.cloud.Problem != "" || u.cloud.Volumes.Problem != "" {
 		age = cloudStandsNew
 	}
 	// One that was switched off and whose Node has become Ready since is on again.
-	if slices.ContainsFunc(nodes, func(n corev1.Node) bool {
-		is := observe.AgreementNode(&n)
+	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+		is := observe.AgreementNode(n)
 		return off[n.Name] && is.Ready == string(corev1.ConditionTrue) && is.ReadySince.After(u.cloudAt)
 	}) {
 		age = 0
@@ -185,7 +198,7 @@ func (u *Reader) components(ctx context.Context, x *checks.Examination, w *ui.Wo
 }
 
 // topologies fills in what is drawn.
-func (u *Reader) topologies(ctx context.Context, w *ui.World, nodes []corev1.Node) {
+func (u *Reader) topologies(ctx context.Context, w *ui.World, nodes []*corev1.Node) {
 	seen, served, problem := u.cluster.Topologies(ctx)
 	w.TopologiesAbsent = !served && problem == nil
 	if problem == nil {
@@ -194,4 +207,26 @@ func (u *Reader) topologies(ctx context.Context, w *ui.World, nodes []corev1.Nod
 	if problem != nil {
 		w.TopologyProblem = problem.Error()
 	}
+}
+
+// volumesStand is how long volumes stand: all Pods are listed for them, and DigitalOcean is queried a few times. It takes volumesTime at most.
+const (
+	volumesStand = 2 * time.Minute
+	volumesTime  = observe.ReadTime / 4
+)
+
+// readVolumes fills in the volumes as kubectl mooring volumes has them: new ones, or those of a while ago with their age. What could not be read is tried again
+// each time. It has a part of the time, so that a side that hangs does not hold up the rest.
+func (u *Reader) readVolumes(ctx context.Context, w *ui.World) {
+	if now := u.clock.Now(); u.volumes.At.IsZero() || u.volumes.Problem != "" || now.Sub(u.volumes.At) >= volumesStand {
+		bounded, cancel := context.WithTimeout(ctx, volumesTime)
+		defer cancel()
+		u.volumes = ui.Volumes{At: now}
+		if seen, err := observe.Volumes(bounded, u.cluster, u.clock); err != nil {
+			u.volumes.Problem = observe.OneLine(err)
+		} else {
+			u.volumes.Report = volumes.Compare(seen)
+		}
+	}
+	w.Volumes = u.volumes
 }

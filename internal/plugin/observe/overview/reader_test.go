@@ -46,19 +46,19 @@ func TestDropletsAreAskedForSeldom(t *testing.T) {
 	t.Setenv("DO_OVERRIDE_URL", api.URL)
 	c := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	u := &Reader{cluster: &observe.Cluster{Typed: fake.NewClientset()}, clock: c}
-	node := func(name, id string) corev1.Node {
-		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://" + id}}
+	node := func(name, id string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://" + id}}
 	}
-	old := []corev1.Node{node("w1", "1")}
-	more := append([]corev1.Node{node("w2", "1")}, old...)
-	changed := func() []corev1.Node { // a Node that is no longer Ready, since just now
+	old := []*corev1.Node{node("w1", "1")}
+	more := append([]*corev1.Node{node("w2", "1")}, old...)
+	changed := func() []*corev1.Node { // a Node that is no longer Ready, since just now
 		n := node("w1", "1")
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(c.Now())}}
-		return []corev1.Node{n}
+		return []*corev1.Node{n}
 	}
 	for i, step := range []struct {
 		after time.Duration
-		nodes []corev1.Node
+		nodes []*corev1.Node
 		down  bool
 		want  int32
 	}{

@@ -48,7 +48,7 @@ func clusterOf(t *testing.T, server *controlplane.Cluster) *observe.Cluster {
 // seen is what a page shows of a cluster.
 func seen(t *testing.T, c *observe.Cluster) ui.Page {
 	t.Helper()
-	w, err := overview.NewReader(c, clock.RealClock{}).Read(t.Context())
+	w, err := overview.NewReader(c, clock.RealClock{}, true).Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Mooring Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor_test
+package checks
 
 import (
 	"testing"
@@ -22,22 +22,22 @@ func TestGrants(t *testing.T) {
 	rule := func(verb, group, resource string, names ...string) []rbacv1.PolicyRule {
 		return []rbacv1.PolicyRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}}
 	}
-	everything := doctor.Grants{
-		ClusterRoles: []*rbacv1.ClusterRole{
+	everything := grants{
+		clusterRoles: []*rbacv1.ClusterRole{
 			{ObjectMeta: meta("", "nodes"), Rules: rule("list", "", "nodes")},
 			{ObjectMeta: meta("", "apps"), Rules: rule("*", "apps", "*")},
 			{ObjectMeta: meta("", "status"), Rules: rule("patch", "*", "*/status")},
 			{ObjectMeta: meta("", "all"), Rules: rule("get", "", "secrets")},
 		},
-		Roles: []*rbacv1.Role{{ObjectMeta: meta("b", "lease"), Rules: rule("update", "x", "leases", "mine")}},
-		ClusterRoleBindings: []*rbacv1.ClusterRoleBinding{
+		roles: []*rbacv1.Role{{ObjectMeta: meta("b", "lease"), Rules: rule("update", "x", "leases", "mine")}},
+		clusterRoleBindings: []*rbacv1.ClusterRoleBinding{
 			{Subjects: account, RoleRef: role("ClusterRole", "nodes")},
 			{Subjects: []rbacv1.Subject{{Kind: "Group", Name: "system:serviceaccounts:a"}}, RoleRef: role("ClusterRole", "apps")},
 			{Subjects: []rbacv1.Subject{{Kind: "User", Name: "system:serviceaccount:a:c"}}, RoleRef: role("ClusterRole", "status")},
 			{Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "b", Name: "c"}}, RoleRef: role("ClusterRole", "all")},
 			{Subjects: account, RoleRef: role("ClusterRole", "that is gone")},
 		},
-		RoleBindings: []*rbacv1.RoleBinding{{ObjectMeta: meta("b", "lease"), Subjects: account, RoleRef: role("Role", "lease")}},
+		roleBindings: []*rbacv1.RoleBinding{{ObjectMeta: meta("b", "lease"), Subjects: account, RoleRef: role("Role", "lease")}},
 	}
 	for name, test := range map[string]struct {
 		q    doctor.Question
@@ -59,7 +59,7 @@ func TestGrants(t *testing.T) {
 		"all, of a rule with one name": {doctor.Question{Resource: "leases", Group: "x", Verb: "update", In: "b"}, false},
 	} {
 		test.q.Namespace, test.q.Account = "a", "c"
-		if got := everything.Allow(test.q); got != test.want {
+		if got := everything.allow(test.q); got != test.want {
 			t.Errorf("%s: %+v is allowed: %t", name, test.q, got)
 		}
 	}
