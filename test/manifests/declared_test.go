@@ -138,7 +138,7 @@ func TestSecurityPageNamesEveryWrite(t *testing.T) {
 		text, _, _ = strings.Cut(text, " It reads ")
 		for service, noun := range map[string]string{"Auth": "users, roles", "KV": "records", "Lease": "leases", "Maintenance": "alarms"} {
 			is := slices.ContainsFunc(declared()[all[0]], func(w outputs.Write) bool { return w.System == outputs.CoreEtcd && w.Kind == service })
-			if says := regexp.MustCompile(`\b` + noun + `\b.*core etcd`).MatchString(text) || regexp.MustCompile(`core etcd.*\b` + noun + `\b`).MatchString(text); is != says {
+			if says := regexp.MustCompile(`\b`+noun+`\b.*core etcd`).MatchString(text) || regexp.MustCompile(`core etcd.*\b`+noun+`\b`).MatchString(text); is != says {
 				t.Errorf("SECURITY.md, %s: it writes %s of the core etcd: %v, and the page says %v", program, service, is, says)
 			}
 		}

@@ -30,7 +30,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -161,7 +160,7 @@ func (g *rig) quiet(sent *requests) map[string]int {
 // to the core together, however many tenants there are.
 func TestANewTenantCostsFewRequests(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, cluster.On(t, controlplane.New(t), definition(t))) // of its own: this operator takes all EtcdStorages
+	g := newRig(t, cluster.Own(t, definition(t))) // of its own: this operator takes all EtcdStorages
 	g.enableAuth()
 	sent := g.operate()
 	others := cases.Number(t, 4, 16, 500)

@@ -174,8 +174,10 @@ func gatesForPeople() map[nodesync.Gate]advice {
 
 // adviceOn returns what a gate means for people; false for one that checks of the datastore and of names tell of.
 func adviceOn(gate nodesync.Gate) (advice, bool) {
-	switch gate {
-	case nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName:
+	elsewhere := []nodesync.Gate{
+		nodesync.GateDatastoreNotReady, nodesync.GateClusterBinding, nodesync.GateNoIdentity, nodesync.GateAmbiguousName,
+	}
+	if slices.Contains(elsewhere, gate) {
 		return advice{}, false
 	}
 	if a, known := gatesForPeople()[gate]; known {

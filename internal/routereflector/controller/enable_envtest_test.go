@@ -181,6 +181,17 @@ func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
 		t.Errorf("it is Ready with %d reflectors of 3 and sessions %s", is.ReadyReflectors, is.Sessions.Summary)
 	}
 	s.expectOnlyStanding()
+	count, same := 0, 0
+	testkit.Eventually(t, "the program to write no more", func() string {
+		is := p.tap.count()
+		if same++; is != count {
+			count, same = is, 0
+		}
+		if same < 20 {
+			return fmt.Sprintf("%d writes", is)
+		}
+		return ""
+	})
 	p.stop()
 	next := s.start()
 	rounds := 0

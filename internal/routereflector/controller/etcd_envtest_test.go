@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // editInformation changes ClusterInformation with Calico's client.
@@ -218,7 +219,7 @@ func TestOthersWriteCalicoNodes(t *testing.T) {
 // With the rights of the list, and no others, the operator enables a topology and ends it; and Kubernetes' Nodes it may not write.
 func TestEtcdRights(t *testing.T) {
 	t.Parallel()
-	s := newEtcdStage(t, 5)
+	s := etcdStageOn(t, cluster.Real(t)).with(5)
 	rbac := s.cluster.Client.RbacV1()
 	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: EtcdRights()}, metav1.CreateOptions{})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -23,12 +24,11 @@ import (
 // goes to the wrong group is seen to.
 func v3Stage(t *testing.T, nodes int) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: controlplane.New(t)}
+	s := &stage{t: t, cluster: cluster.Own(t, controlplane.CalicoCRDs(t)...)}
+	s.cluster.Serve(t, controlplane.OwnKind(t, "routereflectortopologies"))
 	s.config = s.cluster.Config
-	s.cluster.InstallCalicoCRDs(t)
-	installTopologies(t, s.cluster)
 	v3 := schema.GroupVersion{Group: "projectcalico.org", Version: "v3"}
-	s.cluster.InstallCRDs(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations")...)
+	s.cluster.Serve(t, controlplane.CalicoKindsV3(t, "bgppeers", "bgpconfigurations", "bgpfilters", "caliconodestatuses", "clusterinformations")...)
 	testkit.Eventually(t, "the group to be served, and chosen", func() string {
 		b, err := calico.OpenBGP(t.Context(), s.cluster.Config)
 		if err != nil {

@@ -12,20 +12,18 @@ import (
 	calicov3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
-	"github.com/projectcalico/calico/libcalico-go/lib/clientv3"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // stageMaker makes a stage with so many nodes.
@@ -49,32 +47,15 @@ func inBoth(t *testing.T, test func(t *testing.T, newStage stageMaker)) {
 // newEtcdStage is a cluster whose Calico keeps its data in an etcd of its own.
 func newEtcdStage(t *testing.T, nodes int) *stage {
 	t.Helper()
-	s := emptyEtcdStage(t)
-	s.makeNodes(nodes)
-	s.simulate()
-	return s
+	return etcdStageOn(t, cluster.Lend(t)).with(nodes)
 }
 
-func emptyEtcdStage(t *testing.T) *stage {
+func etcdStageOn(t *testing.T, on *cluster.Cluster) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: controlplane.Lend(t), etcd: testkit.NewEtcd(t)}
-	s.config = s.cluster.Config
-	installTopologies(t, s.cluster)
-	var err error
-	if s.client, err = client.New(s.cluster.Config, client.Options{Scheme: etcdScheme()}); err != nil {
-		t.Fatal(err)
-	}
-	s.clear(t.Context())
-	t.Cleanup(func() { s.clear(context.WithoutCancel(t.Context())) })
+	s := &stage{t: t, cluster: on, etcd: testkit.NewEtcd(t)}
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, s.etcd.Endpoint
-	if s.calico, err = clientv3.New(*config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.calico.Close() })
-	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
-		t.Fatal(err)
-	}
+	s.open(config, etcdScheme())
 	return s
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/sim/calicostatus"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
@@ -47,10 +48,10 @@ func TestMain(m *testing.M) {
 }
 
 // stage is a cluster with Calico's kinds, ours, and nodes with calico-node on them, for one test, which has the cluster to itself: the kinds
-// are cluster-scoped.
+// are cluster-scoped. For a change it is simulated.
 type stage struct {
 	t       *testing.T
-	cluster *controlplane.Cluster
+	cluster *cluster.Cluster
 	// config is how operators reach the cluster.
 	config *rest.Config
 	client client.Client
@@ -76,38 +77,58 @@ const (
 
 func newStage(t *testing.T, nodes int) *stage {
 	t.Helper()
-	s := emptyStage(t)
+	return emptyStage(t, cluster.Lend(t)).with(nodes)
+}
+
+// newRealStage is newStage where the test is about what only a real API server does: it authorizes.
+func newRealStage(t *testing.T, nodes int) *stage {
+	t.Helper()
+	return emptyStage(t, cluster.Real(t)).with(nodes)
+}
+
+// with adds nodes and the simulator.
+func (s *stage) with(nodes int) *stage {
+	s.t.Helper()
 	s.makeNodes(nodes)
 	s.simulate()
 	return s
 }
 
 // emptyStage has no nodes and no simulator.
-func emptyStage(t *testing.T) *stage {
+func emptyStage(t *testing.T, on *cluster.Cluster) *stage {
 	t.Helper()
-	s := &stage{t: t, cluster: controlplane.Lend(t)}
-	s.config = s.cluster.Config
-	s.cluster.InstallCalicoCRDs(t)
-	installTopologies(t, s.cluster)
-	b, err := calico.OpenBGP(t.Context(), s.cluster.Config)
+	on.Serve(t, controlplane.CalicoCRDs(t)...)
+	b, err := calico.OpenBGP(t.Context(), on.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.client, err = client.New(s.cluster.Config, client.Options{Scheme: schemeOf(b)}); err != nil {
-		t.Fatal(err)
-	}
-	s.clear(t.Context())
-	t.Cleanup(func() { s.clear(context.WithoutCancel(t.Context())) })
+	s := &stage{t: t, cluster: on}
 	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, s.cluster.Kubeconfig, 1000
-	if s.calico, err = clientv3.New(*config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.calico.Close() })
-	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
-		t.Fatal(err)
-	}
+	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, on.Kubeconfig(t), 1000
+	s.open(config, schemeOf(b))
 	return s
+}
+
+// open serves our kind, clears the cluster before and after, and connects to Calico's datastore.
+func (s *stage) open(config *apiconfig.CalicoAPIConfig, scheme *runtime.Scheme) {
+	s.t.Helper()
+	s.config = s.cluster.Config
+	s.cluster.Serve(s.t, controlplane.OwnKind(s.t, "routereflectortopologies"))
+	var err error
+	if s.client, err = client.New(s.config, client.Options{Scheme: scheme}); err != nil {
+		s.t.Fatal(err)
+	}
+	if !s.cluster.Simulated() {
+		s.clear(s.t.Context())
+		s.t.Cleanup(func() { s.clear(context.WithoutCancel(s.t.Context())) })
+	}
+	if s.calico, err = clientv3.New(*config); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = s.calico.Close() })
+	if err := s.calico.EnsureInitialized(s.t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func schemeOf(b *calico.BGPKubernetes) *runtime.Scheme {
@@ -116,11 +137,6 @@ func schemeOf(b *calico.BGPKubernetes) *runtime.Scheme {
 	_ = v1alpha1.AddToScheme(scheme)
 	b.AddToScheme(scheme)
 	return scheme
-}
-
-func installTopologies(t *testing.T, cluster *controlplane.Cluster) {
-	t.Helper()
-	cluster.InstallCRDs(t, controlplane.OwnKind(t, "routereflectortopologies"))
 }
 
 // clear removes everything that a test may have left.

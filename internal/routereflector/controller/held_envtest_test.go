@@ -431,7 +431,7 @@ func TestMissing(t *testing.T) {
 	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err == nil || err.Error() != "the API server does not serve RouteReflectorTopology: apply config/crd first" {
 		t.Errorf("without the CRD the error is %v", err)
 	}
-	installTopologies(t, bare)
+	bare.InstallCRDs(t, controlplane.OwnKind(t, "routereflectortopologies"))
 	if err := Preflight(t.Context(), bare.Config, schemeOf(b), Informers()); err != nil {
 		t.Errorf("with everything the error is %v", err)
 	}

@@ -83,7 +83,7 @@ func recorded(t *v1alpha1.RouteReflectorTopology) []string {
 // goes, none of those becomes one when another dies, and the topology stays Ready.
 func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, 9)
+	s := newRealStage(t, 9)
 	told := &heard{}
 	p := s.start(func(r *Reconciler, _ *tap) { r.Events = told })
 	s.create("main", "{}")
@@ -157,7 +157,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 // foreign. No reflector is written for it.
 func TestTheRecordOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, 7)
+	s := newRealStage(t, 7)
 	p := s.start()
 	s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
@@ -192,7 +192,7 @@ func TestTheRecordOfAnEarlierVersion(t *testing.T) {
 // A Node that its kubelet deletes and registers again with the label of a reflector is another one, and none of the topology's.
 func TestARegisteredReflectorIsForeign(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, 7)
+	s := newRealStage(t, 7)
 	s.start()
 	s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)

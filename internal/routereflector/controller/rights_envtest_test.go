@@ -22,7 +22,7 @@ import (
 // With the rights of the list, and no others, the operator enables a topology and ends it.
 func TestRights(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, 5)
+	s := newRealStage(t, 5)
 	rbac := s.cluster.Client.RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: Rights()}
 	role, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // journal are the lines of a log.
@@ -78,9 +79,9 @@ func (s *seeder) run(t *testing.T) {
 }
 
 // seedStage has nodes, and nothing of an earlier test's.
-func seedStage(t *testing.T) *stage {
+func seedStage(t *testing.T, on *cluster.Cluster) *stage {
 	t.Helper()
-	s := emptyStage(t)
+	s := emptyStage(t, on)
 	s.makeNodes(4)
 	forget := func(ctx context.Context) {
 		err := s.cluster.Client.CoordinationV1().Leases("default").Delete(ctx, SeedLease, metav1.DeleteOptions{})
@@ -109,7 +110,7 @@ func (s *stage) topologies() []string {
 // The variables make a topology once, and what becomes of it is not theirs any more: not when it is edited, and not when it is deleted.
 func TestSeedOnce(t *testing.T) {
 	t.Parallel()
-	s := seedStage(t)
+	s := seedStage(t, cluster.Lend(t))
 	env := map[string]string{"ROUTE_REFLECTOR_CLUSTER_ID": "10.1.2.3", "ROUTE_REFLECTOR_MIN": "2", "ROUTE_REFLECTOR_WAIT_TIMEOUT": "5"}
 	first := s.seeder(s.config, env)
 	first.run(t)
@@ -146,7 +147,7 @@ func TestSeedOnce(t *testing.T) {
 // A process that dies between the two writes leaves a topology that the next one takes as it is.
 func TestSeedDiesBetween(t *testing.T) {
 	t.Parallel()
-	s := seedStage(t)
+	s := seedStage(t, cluster.Lend(t))
 	env := map[string]string{"ROUTE_REFLECTOR_MIN": "2"}
 	dying := s.seeder(s.config, env)
 	ctx, die := context.WithCancel(t.Context())
@@ -186,7 +187,7 @@ func (d dies) Create(ctx context.Context, object client.Object, opts ...client.C
 // What the variables say that cannot be had is said in one line, and nothing is made of it, now or later, until they are right.
 func TestSeedRefused(t *testing.T) {
 	t.Parallel()
-	s := seedStage(t)
+	s := seedStage(t, cluster.Lend(t))
 	for env, want := range map[string]string{
 		"ROUTE_REFLECTOR_MIN=x": `"error"="ROUTE_REFLECTOR_MIN \"x\": must be a whole number from 1 to 50"`,
 		"ROUTE_REFLECTOR_MIN=8": `"error"="ROUTE_REFLECTOR_MIN 8: every client has a session with every reflector, so that a topology has at most 6"`,
@@ -208,7 +209,7 @@ func TestSeedRefused(t *testing.T) {
 // Without the right to create one it says so once, and without variables it asks for nothing.
 func TestSeedRights(t *testing.T) {
 	t.Parallel()
-	s := seedStage(t)
+	s := seedStage(t, cluster.Real(t))
 	limited := rest.CopyConfig(s.config)
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "nobody-in-particular"}
 	refused := s.seeder(limited, map[string]string{"ROUTE_REFLECTOR_MIN": "2"})
@@ -225,7 +226,7 @@ func TestSeedRights(t *testing.T) {
 // Where calico-node has not set BGP up yet, it waits: what it saw would be too few nodes.
 func TestSeedWaits(t *testing.T) {
 	t.Parallel()
-	s := seedStage(t)
+	s := seedStage(t, cluster.Lend(t))
 	s.clear(t.Context())
 	if err := s.calico.EnsureInitialized(t.Context(), "v3.31.0", "k8s,bgp"); err != nil {
 		t.Fatal(err)
