@@ -6,6 +6,7 @@ package testkit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/testkit/must"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -68,6 +70,15 @@ func (e *Etcd) lend(tb testing.TB) {
 		}
 		if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
 			return
+		}
+		leases, err := e.Client.Leases(ctx)
+		if err != nil {
+			return
+		}
+		for _, lease := range leases.Leases {
+			if _, err := e.Client.Revoke(ctx, lease.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return
+			}
 		}
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
