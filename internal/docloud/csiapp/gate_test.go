@@ -10,6 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // TestWaitingRequestsShareACheck: while the API is silent all requests get their answer when the first one gets it, and each
@@ -56,4 +60,24 @@ func TestWaitingRequestsShareACheck(t *testing.T) {
 			t.Errorf("%d checks: one that succeeds is the last", checks)
 		}
 	})
+}
+
+// A request to the controller writes nothing with another token than the one with which it began.
+func TestARequestWritesInItsEpoch(t *testing.T) {
+	t.Parallel()
+	epoch := uint64(1)
+	g := &gate{epoch: func() uint64 { return epoch }}
+	for _, name := range []string{"CreateVolume", "DeleteVolume"} {
+		info := &grpc.UnaryServerInfo{FullMethod: controllerMethods + name}
+		_, err := g.intercept(t.Context(), nil, info, func(ctx context.Context, _ any) (any, error) {
+			if err := outputs.Current(ctx, epoch); err != nil {
+				t.Errorf("%s, with the same token: %v", name, err)
+			}
+			epoch++ // another token
+			return nil, outputs.Current(ctx, epoch)
+		})
+		if !errors.Is(err, outputs.ErrMoved) {
+			t.Errorf("%s, with another token: %v", name, err)
+		}
+	}
 }

@@ -436,8 +436,8 @@ func TestQPS(t *testing.T) {
 	})
 }
 
-// What was decided with one token is not written with another: not after the token was replaced, nor when the API refuses it in the middle of
-// the write and there is a newer one by then.
+// What was decided with one token is not written with another: not after the token was replaced, nor when the API
+// refuses it in the middle of the write and there is a newer one by then.
 func TestAWriteIsMadeWithTheTokenOfItsDecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -459,9 +459,10 @@ func TestAWriteIsMadeWithTheTokenOfItsDecision(t *testing.T) {
 		if _, err := c.Account(ctx); err != nil {
 			t.Errorf("it reads with the new token: %v", err)
 		}
-		if err := c.TagLoadBalancers(outputs.Decided(t.Context(), c.Epoch()), "late", []string{"none"}); !errors.Is(err, doapi.ErrNotFound) {
+		now := outputs.Decided(t.Context(), c.Epoch())
+		if err := c.TagLoadBalancers(now, "late", []string{"none"}); !errors.Is(err, doapi.ErrNotFound) {
 			t.Errorf("the tag was made: %v", err)
 		}
-		must.Do(t, c.CreateTag(outputs.Decided(t.Context(), c.Epoch()), "late"))
+		must.Do(t, c.CreateTag(now, "late"))
 	})
 }

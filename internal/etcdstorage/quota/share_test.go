@@ -52,7 +52,7 @@ func TestSharesAreTheWhole(t *testing.T) {
 	})
 }
 
-// Who demands more has no less, and takes nothing from nobody: all others have no more. The order of replicas says
+// Who demands more has no less, and the others have no more than before. The order of replicas says
 // nothing, so that equal demands have equal shares.
 func TestSharesFollowDemand(t *testing.T) {
 	t.Parallel()

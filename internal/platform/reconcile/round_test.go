@@ -504,3 +504,27 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What a round decides is written in the epoch in which it began, and in no other.
+func TestARoundWritesInItsEpoch(t *testing.T) {
+	t.Parallel()
+	epoch, moves := uint64(1), true
+	var got error
+	r, _ := runner(options{
+		Epoch: func() uint64 { return epoch },
+		Apply: func(ctx context.Context, _ *scene, _ step) error {
+			if moves {
+				epoch++ // another token
+			}
+			got = outputs.Current(ctx, epoch)
+			return got
+		},
+	}, nil, func(*scene) plan { return plan{Steps: []step{"a/write"}} })
+	if result := r.Once(t.Context(), "a"); !errors.Is(got, outputs.ErrMoved) || !result.Failed {
+		t.Errorf("with another token: %v, %+v", got, result)
+	}
+	moves = false
+	if result := r.Once(t.Context(), "a"); got != nil || result.Failed {
+		t.Errorf("the next round, which began with it: %v, %+v", got, result)
+	}
+}
