@@ -52,7 +52,7 @@ type reading struct {
 }
 
 // Get implements resourcelock.Interface: what was read last, if it is not older than a retry period and no change was
-// seen.
+// seen. A read that its caller gave up says nothing to the next: who is told to stop gives the Lease back.
 func (l *promptLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	if r := l.last; !r.at.IsZero() && l.clock.Since(r.at) < l.every {
@@ -65,7 +65,11 @@ func (l *promptLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	r.record, r.raw, r.err = l.Interface.Get(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last.at.Equal(r.at) { // no change was seen meanwhile
+	switch {
+	case !l.last.at.Equal(r.at): // a change was seen meanwhile
+	case r.err != nil && ctx.Err() != nil:
+		l.last = reading{}
+	default:
 		l.last = r
 	}
 	return r.record, r.raw, r.err

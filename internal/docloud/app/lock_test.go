@@ -62,7 +62,7 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches 
 	}
 	tick := 2 * time.Second
 	if prompt {
-		p := &promptLock{Interface: lock, every: tick, clock: clock.RealClock{}}
+		p := &promptLock{Interface: slowLock{lock}, every: tick, clock: clock.RealClock{}}
 		go p.follow(ctx, client.CoordinationV1(), "kube-system", "l")
 		lock, tick = p, electionTick
 	}
@@ -77,6 +77,53 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches 
 		c.elector.Run(ctx)
 	}()
 	return c
+}
+
+// callTime is how long a call to the API server takes.
+const callTime = 20 * time.Millisecond
+
+// slowLock makes calls that take callTime, and end with their context.
+type slowLock struct{ resourcelock.Interface }
+
+func (l slowLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := pass(ctx); err != nil {
+		return nil, nil, err
+	}
+	return l.Interface.Get(ctx)
+}
+
+// Update is made, and then its caller learns of it or not.
+func (l slowLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return errors.Join(l.Interface.Update(ctx, record), pass(ctx))
+}
+
+func pass(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(callTime):
+		return nil
+	}
+}
+
+// Whenever a leader is told to stop, whatever call is under way, nobody holds the Lease when it has ended.
+func TestALeaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for after := time.Duration(0); after < 4*time.Second; after += callTime / 2 {
+		synctest.Test(t, func(t *testing.T) {
+			shared := fake.NewClientset()
+			leader := contend(t, shared, "one", true, true)
+			<-leader.leads
+			<-time.After(10*time.Second + after)
+			leader.stop()
+			<-leader.ended
+			lease := must.Get(shared.CoordinationV1().Leases("kube-system").Get(t.Context(), "l", metav1.GetOptions{})).Or(t)
+			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+				t.Errorf("stopped %s after a renewal: %s has the Lease still", after, *holder)
+			}
+			synctest.Wait()
+		})
+	}
 }
 
 // A Lease that was given back is another replica's within a quarter of a second, and that of a process that died as soon
