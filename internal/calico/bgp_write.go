@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 )
 
@@ -74,6 +75,15 @@ func (b *BGPKubernetes) SetMesh(ctx context.Context, have *apiv3.BGPConfiguratio
 		return fmt.Errorf("%s: %w", deed, err)
 	}
 	return wrapWrite(deed, b.patch(ctx, "bgpconfigurations", "default", string(have.UID), have.ResourceVersion, patch))
+}
+
+// MeshFields are what SetMesh changes of a BGPConfiguration, as [outputs.Write] has them.
+func MeshFields() []string {
+	return []string{
+		outputs.Field("spec", "nodeToNodeMeshEnabled"), outputs.Field("spec", "nodeMeshPassword"),
+		outputs.Field("spec", "nodeMeshMaxRestartTime"), outputs.Field("metadata", "annotations", v1alpha1.MeshAnnotation),
+		outputs.Field("metadata", "annotations", metadataAnnotation),
+	}
 }
 
 func meshPatch(have *apiv3.BGPConfiguration, on bool) (map[string]any, error) {

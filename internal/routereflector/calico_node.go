@@ -106,14 +106,14 @@ func (c *CalicoNode) joined(k *corev1.Node, workloads int, as uint32) Node {
 // is not a Calico Node.
 func withoutRole(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
-	for _, key := range roleLabels() {
+	for _, key := range RoleLabels() {
 		delete(out, key)
 	}
 	return out
 }
 
-// roleLabels are Mooring's labels of nodes.
-func roleLabels() []string {
+// RoleLabels are Mooring's labels of nodes. The operator writes no others.
+func RoleLabels() []string {
 	return []string{v1alpha1.ReflectorLabel, v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel}
 }
 

@@ -81,7 +81,7 @@ func calicoLabels(n *corev1.Node) (labels map[string]string, added bool) {
 		return n.Labels, false
 	}
 	labels = n.Labels
-	for _, key := range roleLabels() {
+	for _, key := range RoleLabels() {
 		value, has := more[key]
 		if _, own := n.Labels[key]; !has || own {
 			continue

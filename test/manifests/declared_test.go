@@ -112,6 +112,34 @@ func TestDeclaredCallsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestSecurityPageNamesEveryField compares the table of fields in SECURITY.md with those that controllers declare, both ways.
+func TestSecurityPageNamesEveryField(t *testing.T) {
+	t.Parallel()
+	var declares []string
+	for program, all := range map[string][]outputs.Write{
+		cloudName: cloud.Writes(), reflectorsName: (&reflectors.KubernetesDatastore{}).Writes(), etcdName: storage.Writes(),
+	} {
+		fields := map[string][]string{}
+		for _, w := range all {
+			for _, field := range w.Fields {
+				kind := regexp.MustCompile(`\.[^/]*`).ReplaceAllString(w.Kind, "")
+				fields[kind] = append(fields[kind], "`"+field+"`")
+			}
+		}
+		for kind, names := range fields {
+			slices.Sort(names)
+			declares = append(declares, "| `"+program+"` | "+kind+" | "+strings.Join(slices.Compact(names), ", ")+" |")
+		}
+	}
+	page := string(must.Get(os.ReadFile("../../SECURITY.md")).Or(t))
+	documents := regexp.MustCompile("(?m)^\\| `.*` \\| \\S+ \\| `/.*\\|$").FindAllString(page, -1)
+	slices.Sort(declares)
+	slices.Sort(documents)
+	if !slices.Equal(declares, documents) {
+		t.Errorf("SECURITY.md has\n%s\nand should have\n%s", strings.Join(documents, "\n"), strings.Join(declares, "\n"))
+	}
+}
+
 // TestSecurityPageNamesEveryWrite compares the table of privileges in SECURITY.md with the roles, both ways.
 func TestSecurityPageNamesEveryWrite(t *testing.T) {
 	t.Parallel()

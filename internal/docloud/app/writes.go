@@ -9,6 +9,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/clustertag"
 	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/shutdowns"
 	"github.com/mooring-dev/mooring/internal/docloud/startuptaint"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
@@ -18,9 +19,17 @@ import (
 // Nothing else is sent outside of rounds.
 func outsideRounds() []outputs.Write {
 	return []outputs.Write{
-		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"update", "patch", "delete"}},
-		{System: outputs.Kubernetes, Kind: "nodes/status", Verbs: []string{"patch"}},
-		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}}, // with the finalizer
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"update", "delete"}},
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}, Fields: []string{
+			outputs.Field("metadata", "labels"), outputs.Field("metadata", "annotations", instance.LabelsAnnotation),
+			outputs.Field("spec", "taints"),
+		}},
+		{System: outputs.Kubernetes, Kind: "nodes/status", Verbs: []string{"patch"}, Fields: []string{
+			outputs.Field("status", "addresses"), outputs.Field("status", "conditions"),
+		}},
+		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}, Fields: []string{
+			outputs.Field("metadata", "finalizers"), outputs.Field("status", "loadBalancer"),
+		}},
 		{System: outputs.Kubernetes, Kind: "events", Verbs: []string{"create", "patch"}},
 		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}},
 	}

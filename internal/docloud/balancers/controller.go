@@ -240,13 +240,18 @@ func (c *Controller) rounds() *reconcile.Runner[*scene, loadbalancer.Needs, load
 
 // Writes are all that a round writes.
 func Writes() []outputs.Write {
+	own := func(name string) string { return outputs.Field("metadata", "annotations", name) }
 	return []outputs.Write{
 		{System: outputs.DigitalOcean, Kind: "v2/load_balancers", Verbs: []string{"POST"}},
 		{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}", Verbs: []string{"PUT", "DELETE"}},
 		{System: outputs.DigitalOcean, Kind: "v2/load_balancers/{id}/droplets", Verbs: []string{"POST", "DELETE"}},
 		{System: outputs.DigitalOcean, Kind: "v2/certificates", Verbs: []string{"POST"}},
-		{System: outputs.Kubernetes, Kind: "services", Verbs: []string{"patch"}},
-		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+		{System: outputs.Kubernetes, Kind: "services", Verbs: []string{"patch"}, Fields: []string{
+			own(annotation.LoadBalancerID), own(annotation.Type), own(annotation.CertificateID),
+		}, Bound: true},
+		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}, Fields: []string{
+			outputs.Field("status", "loadBalancer"), outputs.Field("status", "conditions"),
+		}, Bound: true},
 		// The account's record.
 		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}},
 	}

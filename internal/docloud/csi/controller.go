@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/volume"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
 // API is what the controller asks of DigitalOcean; [doapi.Client] has it. Errors are those of doapi.
@@ -244,3 +245,14 @@ func (u *unfinished) Error() string { return u.text }
 
 // Unwrap returns why nobody waits any longer.
 func (u *unfinished) Unwrap() error { return u.cause }
+
+// Writes are all that requests to the controller write.
+func Writes() []outputs.Write {
+	return []outputs.Write{
+		{System: outputs.DigitalOcean, Kind: "v2/volumes", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/volumes/{id}", Verbs: []string{"DELETE"}},
+		{System: outputs.DigitalOcean, Kind: "v2/volumes/{id}/actions", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/volumes/{id}/snapshots", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/snapshots/{id}", Verbs: []string{"DELETE"}},
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/docloud/csi"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
@@ -67,6 +68,7 @@ func (g *gate) intercept(ctx context.Context, request any, info *grpc.UnaryServe
 		case err != nil:
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
+		ctx = outputs.Within(ctx, "driver", csi.Writes())
 		if g.epoch != nil {
 			ctx = outputs.Decided(ctx, g.epoch())
 		}

@@ -135,7 +135,10 @@ func Writes() []outputs.Write {
 	return []outputs.Write{
 		{System: outputs.DigitalOcean, Kind: "v2/firewalls", Verbs: []string{"POST"}},
 		{System: outputs.DigitalOcean, Kind: "v2/firewalls/{id}", Verbs: []string{"PUT"}},
-		{System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"}},
+		{
+			System: outputs.Kubernetes, Kind: "services/status", Verbs: []string{"patch"},
+			Fields: []string{outputs.Field("status", "conditions")}, Bound: true,
+		},
 		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the account's record
 	}
 }

@@ -144,7 +144,10 @@ func (c *Controller) reconcile() *reconcile.Runner[*scene, need, outofservice.St
 // Writes are all that a round writes.
 func Writes() []outputs.Write {
 	return []outputs.Write{
-		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}},
+		{
+			System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}, Fields: []string{outputs.Field("spec", "taints")},
+			Bound: true,
+		},
 		{System: outputs.Kubernetes, Kind: "leases.coordination.k8s.io", Verbs: []string{"create", "update"}}, // the record, and the account's
 	}
 }

@@ -55,7 +55,9 @@ func New(clk clock.WithTicker, gate *reconcile.Gate, mode outputs.Mode, log logr
 
 // Writes are all that a round writes.
 func Writes() []outputs.Write {
-	return []outputs.Write{{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}}}
+	return []outputs.Write{{
+		System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}, Fields: []string{outputs.Field("spec", "taints")}, Bound: true,
+	}}
 }
 
 // Follow reads Nodes and CSINodes from informers that somebody else starts. A Node that gets the taint and a driver that is

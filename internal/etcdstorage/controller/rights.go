@@ -47,7 +47,14 @@ func NamespaceRights() []rbacv1.PolicyRule {
 
 // Writes are all writes of the operator: those that its rights grant, and those to the core etcd.
 func Writes() []outputs.Write {
-	all := reconcile.Granted(append(ClusterRights(), NamespaceRights()...))
+	patched := func(kind, field string) outputs.Write {
+		return outputs.Write{
+			System: outputs.Kubernetes, Kind: kind, Verbs: []string{"patch"}, Fields: []string{field}, Bound: true,
+		}
+	}
+	storages := "etcdstorages." + v1alpha1.GroupVersion.Group
+	all := outputs.Narrowed(reconcile.Granted(append(ClusterRights(), NamespaceRights()...)),
+		patched(storages, outputs.Field("metadata", "finalizers")), patched(storages+"/status", outputs.Field("status")))
 	for service, rpcs := range map[string][]string{
 		"KV":    {"Txn", "Compact"},
 		"Lease": {"LeaseRevoke"},

@@ -281,7 +281,9 @@ func writes() (out []outputs.Write) {
 	for _, r := range slices.Concat(nodesync.Rights(true), nodesync.RestoreRights(true)) {
 		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
 		if others := r.Resource != "configmaps" && r.Group != nodesync.CalicoGroup; !reads && !others {
-			out = append(out, outputs.Write{System: outputs.Kubernetes, Kind: r.Kind(), Verbs: []string{r.Verb}})
+			out = append(out, outputs.Write{
+				System: outputs.Kubernetes, Kind: r.Kind(), Verbs: []string{r.Verb}, Bound: r.Verb == "delete",
+			})
 		}
 	}
 	out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put"}})

@@ -34,6 +34,27 @@ const (
 type Write struct {
 	System, Kind string
 	Verbs        []string
+	// Fields are what a patch of an object in Kubernetes may change, each with what is in it, as [Field] has them; nil is
+	// the whole object, which is then the controller's own.
+	Fields []string
+	// Bound has a patch or deletion in Kubernetes refused that names neither the UID nor the resourceVersion of its
+	// object, so that it cannot be about another one of the same name.
+	Bound bool
+}
+
+// Narrowed returns the writes, of which those of the same kinds and verbs as narrow ones are replaced by these.
+func Narrowed(all []Write, narrow ...Write) (out []Write) {
+	for _, w := range all {
+		w.Verbs = slices.DeleteFunc(slices.Clone(w.Verbs), func(verb string) bool {
+			return slices.ContainsFunc(narrow, func(n Write) bool {
+				return n.System == w.System && n.Kind == w.Kind && slices.Contains(n.Verbs, verb)
+			})
+		})
+		if len(w.Verbs) > 0 {
+			out = append(out, w)
+		}
+	}
+	return append(out, narrow...)
 }
 
 // ErrUndeclared means that a controller tried to write what is not among its Writes, which is a bug of this program.
@@ -60,13 +81,23 @@ func Within(ctx context.Context, controller string, writes []Write) context.Cont
 // Allowed returns nil if ctx is not that of a round, or its controller declares the write, and [ErrUndeclared]
 // otherwise. Adapters ask before each write.
 func Allowed(ctx context.Context, system, kind, verb string) error {
+	_, err := declaring(ctx, system, kind, verb)
+	return err
+}
+
+// declaring returns the writes by which ctx allows one: none outside of a round, where there is no need of any.
+func declaring(ctx context.Context, system, kind, verb string) ([]Write, error) {
 	o, inRound := ctx.Value(key{}).(declared)
-	if !inRound || slices.ContainsFunc(o.writes, func(w Write) bool {
-		return w.System == system && w.Kind == kind && slices.Contains(w.Verbs, verb)
-	}) {
-		return nil
+	if !inRound {
+		return nil, nil
 	}
-	return fmt.Errorf("%s: %s %s of %s: %w", o.controller, verb, kind, system, ErrUndeclared)
+	by := slices.DeleteFunc(slices.Clone(o.writes), func(w Write) bool {
+		return w.System != system || w.Kind != kind || !slices.Contains(w.Verbs, verb)
+	})
+	if len(by) == 0 {
+		return nil, fmt.Errorf("%s: %s %s of %s: %w", o.controller, verb, kind, system, ErrUndeclared)
+	}
+	return by, nil
 }
 
 type decided struct{}
@@ -76,11 +107,17 @@ func Decided(ctx context.Context, epoch uint64) context.Context {
 	return context.WithValue(ctx, decided{}, epoch)
 }
 
-// Current returns nil if ctx is not of [Decided], or the epoch of the token that a write is about to use is the one in
-// which it was decided, and [ErrMoved] otherwise. Adapters ask with the token in hand.
+// Current returns nil if ctx is of no round, or the epoch of the token that a write is about to use is the one in which
+// the round decided, and [ErrMoved] otherwise: [ErrUndeclared] in a round that does not say by which token it decides.
+// Adapters ask with the token in hand.
 func Current(ctx context.Context, epoch uint64) error {
-	if was, known := ctx.Value(decided{}).(uint64); known && was != epoch {
+	was, known := ctx.Value(decided{}).(uint64)
+	o, inRound := ctx.Value(key{}).(declared)
+	switch {
+	case known && was != epoch:
 		return ErrMoved
+	case inRound && !known:
+		return fmt.Errorf("%s: no epoch of a token: %w", o.controller, ErrUndeclared)
 	}
 	return nil
 }
@@ -96,19 +133,43 @@ type guard struct {
 
 // RoundTrip implements http.RoundTripper.
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if verb, writes := verbOf(r.Method); writes {
-		ctx := r.Context()
-		if _, inRound := ctx.Value(key{}).(declared); !inRound && g.outside != nil {
-			ctx = Within(ctx, "outside of rounds", g.outside)
+	verb, writes := verbOf(r.Method)
+	if !writes {
+		return g.next.RoundTrip(r)
+	}
+	ctx := r.Context()
+	if _, inRound := ctx.Value(key{}).(declared); !inRound && g.outside != nil {
+		ctx = Within(ctx, "outside of rounds", g.outside)
+	}
+	by, err := declaring(ctx, Kubernetes, resource(r.URL.Path), verb)
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
 		}
-		if err := Allowed(ctx, Kubernetes, resource(r.URL.Path), verb); err != nil {
-			if r.Body != nil {
-				_ = r.Body.Close()
-			}
-			return nil, err
-		}
+		return nil, err
+	}
+	if r, err = narrowed(verb, r, by); err != nil {
+		return nil, err
 	}
 	return g.next.RoundTrip(r)
+}
+
+// narrowed returns the request to send, if one of the writes covers what a patch or deletion changes.
+func narrowed(verb string, r *http.Request, by []Write) (*http.Request, error) {
+	whole := func(w Write) bool { return w.Fields == nil && !w.Bound }
+	if len(by) == 0 || slices.ContainsFunc(by, whole) || verb != "patch" && verb != "delete" {
+		return r, nil
+	}
+	c, again, err := read(verb, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range by {
+		if err = c.within(w); err == nil {
+			return again, nil
+		}
+	}
+	return nil, fmt.Errorf("%s %s: %w", verb, r.URL.Path, err)
 }
 
 // verbOf returns the verb of RBAC for a method that writes.

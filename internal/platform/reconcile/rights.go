@@ -12,7 +12,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
-// Granted are the writes that rules of RBAC grant, in the form in which controllers declare them.
+// Granted are the writes that rules of RBAC grant, in the form in which controllers declare them. None deletes an object
+// without naming its UID or resourceVersion.
 func Granted(rules []rbacv1.PolicyRule) (all []outputs.Write) {
 	reads := []string{"get", "list", "watch"}
 	for _, rule := range rules {
@@ -21,7 +22,11 @@ func Granted(rules []rbacv1.PolicyRule) (all []outputs.Write) {
 			for _, resource := range rule.Resources {
 				name, part, _ := strings.Cut(resource, "/")
 				kind := strings.TrimRight(strings.TrimRight(name+"."+group, ".")+"/"+part, "/")
-				all = append(all, outputs.Write{System: outputs.Kubernetes, Kind: kind, Verbs: verbs})
+				for _, verb := range verbs {
+					all = append(all, outputs.Write{
+						System: outputs.Kubernetes, Kind: kind, Verbs: []string{verb}, Bound: verb == "delete",
+					})
+				}
 			}
 		}
 	}

@@ -75,7 +75,21 @@ type KubernetesDatastore struct {
 func (d *KubernetesDatastore) Informers() []client.Object { return Informers() }
 
 // Writes implements Datastore.
-func (d *KubernetesDatastore) Writes() []outputs.Write { return reconcile.Granted(Rights()) }
+func (d *KubernetesDatastore) Writes() []outputs.Write {
+	patched := func(kind string, fields ...string) outputs.Write {
+		return outputs.Write{System: outputs.Kubernetes, Kind: kind, Verbs: []string{"patch"}, Fields: fields, Bound: true}
+	}
+	node := []string{outputs.Field("metadata", "annotations", routereflector.ClusterIDAnnotation)}
+	for _, label := range routereflector.RoleLabels() {
+		node = append(node, outputs.Field("metadata", "labels", label))
+	}
+	narrow := []outputs.Write{patched("nodes", node...)}
+	for _, group := range CalicoGroups() {
+		narrow = append(narrow,
+			patched("bgppeers."+group, outputs.Field("spec")), patched("bgpconfigurations."+group, calico.MeshFields()...))
+	}
+	return outputs.Narrowed(reconcile.Granted(Rights()), narrow...)
+}
 
 // OnChange implements Datastore: informers tell of everything.
 func (d *KubernetesDatastore) OnChange(func()) {}
