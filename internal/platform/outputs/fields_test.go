@@ -137,12 +137,8 @@ func TestWhatAPatchChangesIsKnown(t *testing.T) {
 	cases.Check(t, func(t *rapid.T) {
 		was := drawObject(t, 2)
 		object := must.Get(json.Marshal(was)).Or(t)
-		kind, patch, after := mergePatch, must.Get(json.Marshal(drawObject(t, 2))).Or(t), []byte(nil)
-		if rapid.Bool().Draw(t, "operations") {
-			kind, patch, after = drawOperations(t, object)
-		} else {
-			after = must.Get(jsonpatch.MergePatch(object, patch)).Or(t)
-		}
+		draw := rapid.SampledFrom([]func(*rapid.T, []byte) (kind string, patch, after []byte){drawMerge, drawOperations}).Draw(t, "patch")
+		kind, patch, after := draw(t, object)
 		c := must.Get(changed("patch", kind, patch)).Or(t)
 		var is map[string]any
 		must.Do(t, json.Unmarshal(after, &is))
@@ -155,6 +151,12 @@ func TestWhatAPatchChangesIsKnown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// drawMerge draws a JSON merge patch.
+func drawMerge(t *rapid.T, object []byte) (kind string, patch, after []byte) {
+	patch = must.Get(json.Marshal(drawObject(t, 2))).Or(t)
+	return mergePatch, patch, must.Get(jsonpatch.MergePatch(object, patch)).Or(t)
 }
 
 // drawOperations draws a JSON patch that the object takes.
