@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // podsPerNode is how many pods each machine of a big datastore has.
@@ -24,18 +26,14 @@ const podsPerNode = 30
 // fill writes a datastore of so many machines.
 func fill(tb testing.TB, client *clientv3.Client, nodes int) {
 	tb.Helper()
-	if err := (caliconode.Crowd{Machines: nodes, PodsEach: podsPerNode}).Fill(context.Background(), client); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, (caliconode.Crowd{Machines: nodes, PodsEach: podsPerNode}).Fill(context.Background(), client))
 }
 
 // cpu is what this process has used, user and system.
 func cpu(tb testing.TB) time.Duration {
 	tb.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
@@ -48,19 +46,14 @@ func BenchmarkResync(b *testing.B) {
 	}
 	etcd := testkit.NewEtcd(b)
 	fill(b, etcd.Client, nodes)
-	store, err := OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := must.Get(OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})).Or(b)
 	defer func() { _ = store.Close() }()
 	measure := func(name string, work func() error) {
 		b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
 			b.ReportAllocs()
 			before := cpu(b)
 			for b.Loop() {
-				if err := work(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, work())
 			}
 			b.ReportMetric(float64((cpu(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 		})
@@ -114,29 +107,20 @@ func BenchmarkResync(b *testing.B) {
 
 // Twice the datastore may cost about twice as much to read, and no more.
 func TestReadingGrowsWithTheDatastore(t *testing.T) {
-	allocated := func(nodes int) int64 {
+	allocated := func(nodes int) uint64 {
 		etcd := testkit.NewEtcd(t)
 		fill(t, etcd.Client, nodes)
-		store, err := OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})).Or(t)
 		defer func() { _ = store.Close() }()
-		return testing.Benchmark(func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				s, err := store.Snapshot(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := store.Hosts(t.Context(), s.Revision, []string{"node-00001"}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := store.Sweep(t.Context(), s.Revision); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}).AllocedBytesPerOp()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 10 {
+			s := must.Get(store.Snapshot(t.Context())).Or(t)
+			must.Get(store.Hosts(t.Context(), s.Revision, []string{"node-00001"})).Or(t)
+			must.Get(store.Sweep(t.Context(), s.Revision)).Or(t)
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / 10
 	}
 	small, large := allocated(100), allocated(200)
 	if float64(large) > 2.5*float64(small) {

@@ -24,18 +24,17 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // libcalico is Calico's own client, the second judge of what is written.
-func libcalico(t *testing.T, cluster *controlplane.Cluster) clientv3.Interface {
+func libcalico(t *testing.T, api *cluster.Cluster) clientv3.Interface {
 	t.Helper()
 	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, cluster.Kubeconfig, 1000
-	c, err := clientv3.New(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config.Spec.DatastoreType, config.Spec.Kubeconfig, config.Spec.K8sClientQPS = apiconfig.Kubernetes, api.Kubeconfig(t), 1000
+	c := must.Get(clientv3.New(*config)).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -43,14 +42,9 @@ func libcalico(t *testing.T, cluster *controlplane.Cluster) clientv3.Interface {
 // readRaw reads an object as an informer does.
 func readRaw[T any](t *testing.T, b *BGPKubernetes, resource, name string) *T {
 	t.Helper()
-	raw, err := do(t.Context(), b.client.Get().Resource(resource).Name(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(do(t.Context(), b.client.Get().Resource(resource).Name(name))).Or(t)
 	out := new(T)
-	if err := json.Unmarshal(raw, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, out))
 	object, ok := any(out).(metav1.Object)
 	if !ok {
 		t.Fatalf("%T is not an object", out)
@@ -69,27 +63,22 @@ func everyOption() routereflector.Peer {
 // What is written of a BGPPeer is what Calico's own client reads, and after that client has rewritten it, it is still known as ours.
 func TestPeersAsCalicoReadsThem(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t)
-	cluster.InstallCalicoCRDs(t)
-	b, err := OpenBGP(t.Context(), cluster.Config)
+	api := cluster.Own(t, controlplane.CalicoCRDs(t)...)
+	b, err := OpenBGP(t.Context(), api.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if b.Group() != crdGroup {
 		t.Fatalf("the group is %s", b.Group())
 	}
-	calico := libcalico(t, cluster)
+	calico := libcalico(t, api)
 	for _, name := range []string{"a", "b"} { // which Calico's client looks for when it validates
 		f := apiv3.NewBGPFilter()
 		f.Name = name
-		if _, err := calico.BGPFilter().Create(t.Context(), f, options.SetOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(calico.BGPFilter().Create(t.Context(), f, options.SetOptions{})).Or(t)
 	}
 	want := everyOption()
-	if err := b.CreatePeer(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.CreatePeer(t.Context(), want))
 	if err := b.CreatePeer(t.Context(), want); !errors.Is(err, ErrConflict) {
 		t.Errorf("creating it again gave %v, want a conflict", err)
 	}
@@ -125,9 +114,7 @@ func TestPeersAsCalicoReadsThem(t *testing.T) {
 	if err := b.UpdatePeer(t.Context(), want, string(moved.UID), "1"); !errors.Is(err, ErrConflict) {
 		t.Errorf("an update of an older version gave %v, want a conflict", err)
 	}
-	if err := b.UpdatePeer(t.Context(), want, string(moved.UID), moved.ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.UpdatePeer(t.Context(), want, string(moved.UID), moved.ResourceVersion))
 	if seen, err = calico.BGPPeers().Get(t.Context(), want.Name, options.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,22 +125,16 @@ func TestPeersAsCalicoReadsThem(t *testing.T) {
 	if err := b.DeletePeer(t.Context(), want.Name, "00000000-0000-0000-0000-000000000000", now.ResourceVersion); !errors.Is(err, ErrConflict) {
 		t.Errorf("deleting one with another UID gave %v, want a conflict", err)
 	}
-	if err := b.DeletePeer(t.Context(), want.Name, string(now.UID), now.ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.DeletePeer(t.Context(), want.Name, string(now.UID), now.ResourceVersion))
 }
 
 // The mesh goes off and on as Calico's own client reads and validates it, with its options kept meanwhile, even if Calico's client has moved the
 // annotation that keeps them.
 func TestMeshAsCalicoReadsIt(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t)
-	cluster.InstallCalicoCRDs(t)
-	b, err := OpenBGP(t.Context(), cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	configurations := libcalico(t, cluster).BGPConfigurations()
+	api := cluster.Own(t, controlplane.CalicoCRDs(t)...)
+	b := must.Get(OpenBGP(t.Context(), api.Config)).Or(t)
+	configurations := libcalico(t, api).BGPConfigurations()
 	on := true
 	c := apiv3.NewBGPConfiguration()
 	c.Name, c.Spec.NodeToNodeMeshEnabled = "default", &on
@@ -162,14 +143,9 @@ func TestMeshAsCalicoReadsIt(t *testing.T) {
 		LocalObjectReference: corev1.LocalObjectReference{Name: "bgp"}, Key: "mesh",
 	}}
 	c.Annotations = map[string]string{"example.com/kept": "yes"}
-	before, err := configurations.Create(t.Context(), c, options.SetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(configurations.Create(t.Context(), c, options.SetOptions{})).Or(t)
 	for range 2 { // the second time with the annotation moved
-		if err := b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), false))
 		off, err := configurations.Get(t.Context(), "default", options.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -180,9 +156,7 @@ func TestMeshAsCalicoReadsIt(t *testing.T) {
 		if *off.Spec.NodeToNodeMeshEnabled || off.Spec.NodeMeshPassword != nil || off.Annotations["example.com/kept"] != "yes" {
 			t.Errorf("the mesh off is %+v", off)
 		}
-		if err := b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), true))
 		after, err := configurations.Get(t.Context(), "default", options.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -199,43 +173,30 @@ func TestMeshAsCalicoReadsIt(t *testing.T) {
 // Where projectcalico.org/v3 is served it is used, and a program that began with the other group is told to start again.
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.New(t)
-	cluster.InstallCalicoCRDs(t)
-	before, err := OpenBGP(t.Context(), cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := cluster.Own(t, controlplane.CalicoCRDs(t)...)
+	before := must.Get(OpenBGP(t.Context(), api.Config)).Or(t)
 	if err := before.Rediscover(t.Context()); err != nil {
 		t.Errorf("nothing has moved, and the error is %v", err)
 	}
-	cluster.InstallCRDs(t, controlplane.CalicoKindsV3(t, slices.Sorted(maps.Keys(bgpKinds()))...)...)
+	api.Serve(t, controlplane.CalicoKindsV3(t, slices.Sorted(maps.Keys(bgpKinds()))...)...)
 	testkit.Eventually(t, "projectcalico.org/v3 to be found", func() string {
 		if err := before.Rediscover(t.Context()); !errors.Is(err, ErrGroupMoved) {
 			return "the error is " + errorText(err)
 		}
 		return ""
 	})
-	b, err := OpenBGP(t.Context(), cluster.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(OpenBGP(t.Context(), api.Config)).Or(t)
 	if b.Group() != v3Group {
 		t.Fatalf("the group is %s", b.Group())
 	}
 	want := everyOption()
-	if err := b.CreatePeer(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.CreatePeer(t.Context(), want))
 	got := readRaw[apiv3.BGPPeer](t, b, "bgppeers", want.Name)
 	if diff := cmp.Diff(want.PeerSpec.Spec(), got.Spec); diff != "" {
 		t.Errorf("it differs: %s", diff)
 	}
-	if err := b.SetMesh(t.Context(), nil, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.SetMesh(t.Context(), nil, false))
+	must.Do(t, b.SetMesh(t.Context(), readRaw[apiv3.BGPConfiguration](t, b, "bgpconfigurations", "default"), true))
 }
 
 func errorText(err error) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Whether the reflectors are those of a view is asked by what has changed since: another role, a Node that is gone, and one that came with a role are
@@ -41,26 +42,18 @@ func TestUnchanged(t *testing.T) {
 	machine(t, w.calico, "d", 4, 0)
 	same(v, "a start of calico-node and a new machine", true)
 	v = w.caughtUp(t)
-	if err := w.bgp.ChangeNode(ctx, promotion(node(v, "a"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.ChangeNode(ctx, promotion(node(v, "a"))))
 	same(v, "a promotion", false)
 	v = w.caughtUp(t)
 	same(v, "the promotion, seen", true)
-	if _, err := w.etcd.Client.Delete(ctx, nodeKey("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Delete(ctx, nodeKey("a"))).Or(t)
 	same(v, "a reflector that is gone", false)
 	// One goes and another comes: the number is the same.
 	v = w.caughtUp(t)
-	if _, err := w.etcd.Client.Delete(ctx, nodeKey("b")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Delete(ctx, nodeKey("b"))).Or(t)
 	machine(t, w.calico, "e", 5, 0)
 	same(v, "a Node that is gone, and a new one", false)
-	if _, err := w.etcd.Client.Put(ctx, nodeKey("broken"), "{"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Put(ctx, nodeKey("broken"), "{")).Or(t)
 	v = w.caughtUp(t)
 	if len(v.Unread) != 1 || !strings.Contains(v.Unread[0], "Node broken cannot be read, and nor can Calico") {
 		t.Errorf("it is told as %q", v.Unread)
@@ -90,10 +83,7 @@ func (c *counted) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	w := unboundWorld(t)
-	client, err := w.store.connection()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(w.store.connection()).Or(t)
 	requests := &counted{KV: client.KV}
 	client.KV = requests
 	var told atomic.Int64
@@ -129,9 +119,7 @@ func TestFollowing(t *testing.T) {
 	w.etcd.Restart(t)
 	// While it was away others wrote, and etcd compacted it.
 	machine(t, w.calico, "late", 77, 0)
-	if _, err := w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t))).Or(t)
 	w.seen(t, "what was written meanwhile", func(v BGPView) bool { return node(v, "late").Name == "late" && len(v.Nodes) == 21 })
 	machine(t, w.calico, "later", 78, 0)
 	w.seen(t, "what comes after", func(v BGPView) bool { return node(v, "later").Name == "later" })
@@ -148,14 +136,9 @@ func TestCompacted(t *testing.T) {
 	t.Parallel()
 	w := unboundWorld(t)
 	machine(t, w.calico, "a", 1, 0)
-	revision, err := w.bgp.readAll(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	revision := must.Get(w.bgp.readAll(t.Context())).Or(t)
 	machine(t, w.calico, "b", 2, 0)
-	if _, err := w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t))).Or(t)
 	if err := w.bgp.watch(t.Context(), revision); err == nil || !strings.Contains(err.Error(), "compacted") {
 		t.Errorf("a watch from revision %d ended with %v", revision, err)
 	}

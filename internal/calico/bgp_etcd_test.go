@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const thisCluster = "11111111-2222-3333-4444-555555555555"
@@ -50,9 +51,7 @@ func newBGPWorld(t *testing.T) *bgpWorld {
 	if len(info) != 1 {
 		t.Fatalf("there are %d ClusterInformations", len(info))
 	}
-	if err := w.bgp.Bind(t.Context(), &info[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.Bind(t.Context(), &info[0]))
 	return w
 }
 
@@ -82,10 +81,7 @@ func (w *bgpWorld) follow(t *testing.T) {
 
 func (w *bgpWorld) view(t *testing.T) BGPView {
 	t.Helper()
-	v, err := w.bgp.View()
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(w.bgp.View()).Or(t)
 	return v
 }
 
@@ -106,10 +102,7 @@ func (w *bgpWorld) seen(t *testing.T, what string, is func(v BGPView) bool) BGPV
 func (w *bgpWorld) caughtUp(t *testing.T) BGPView {
 	t.Helper()
 	is := map[string]string{}
-	resp, err := w.etcd.Client.Get(t.Context(), nodePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(w.etcd.Client.Get(t.Context(), nodePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())).Or(t)
 	for _, kv := range resp.Kvs {
 		is[strings.TrimPrefix(string(kv.Key), nodePrefix)] = strconv.FormatInt(kv.ModRevision, 10)
 	}
@@ -149,10 +142,7 @@ func TestBGPKeys(t *testing.T) {
 		t.Errorf("the annotations differ: %s, %s", routereflector.BindingAnnotation, nodesync.BindingAnnotation)
 	}
 	for kind := range bgpPrefixes() {
-		want, err := model.KeyToDefaultPath(model.ResourceKey{Kind: kind, Name: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(model.KeyToDefaultPath(model.ResourceKey{Kind: kind, Name: "a"})).Or(t)
 		if got := bgpKey(kind, "a"); got != want {
 			t.Errorf("%s is at %s, not %s", kind, got, want)
 		}
@@ -169,24 +159,16 @@ func TestRoleInOneWrite(t *testing.T) {
 	if n.Kubernetes != "a" || n.IPv4 != netip.MustParseAddr("172.30.0.1") || n.ClusterID != "" || n.Foreign {
 		t.Errorf("it was read as %+v", n)
 	}
-	before, err := w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})).Or(t)
 	at := w.etcd.Revision(t)
-	if err := w.bgp.ChangeNode(t.Context(), promotion(n)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.ChangeNode(t.Context(), promotion(n)))
 	if now := w.etcd.Revision(t); now != at+1 {
 		t.Errorf("a promotion took %d writes", now-at)
 	}
 	if err := w.bgp.ChangeNode(t.Context(), promotion(n)); !errors.Is(err, ErrConflict) {
 		t.Errorf("the same again, with an old revision, gave %v", err)
 	}
-	after, err := w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must.Get(w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})).Or(t)
 	want := before.DeepCopy()
 	want.ResourceVersion, want.Spec.BGP.RouteReflectorClusterID = after.ResourceVersion, "244.0.0.1"
 	metav1.SetMetaDataLabel(&want.ObjectMeta, v1alpha1.ReflectorLabel, "main")
@@ -204,13 +186,8 @@ func TestRoleInOneWrite(t *testing.T) {
 	if n.ClusterID != "244.0.0.1" || n.Labels[v1alpha1.ReflectorLabel] != "main" {
 		t.Errorf("the role has not survived: %+v", n)
 	}
-	if err := w.bgp.ChangeNode(t.Context(), demotion(n)); err != nil {
-		t.Fatal(err)
-	}
-	last, err := w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.ChangeNode(t.Context(), demotion(n)))
+	last := must.Get(w.client.Nodes().Get(t.Context(), "a", options.GetOptions{})).Or(t)
 	if _, labeled := last.Labels[v1alpha1.ReflectorLabel]; labeled || last.Spec.BGP.RouteReflectorClusterID != "" || last.Labels["zone"] != "z" {
 		t.Errorf("after the demotion Calico reads %v, %+v", last.Labels, last.Spec.BGP)
 	}
@@ -222,9 +199,7 @@ func TestRoleNeedsBGP(t *testing.T) {
 	w := newBGPWorld(t)
 	bare := libapiv3.NewNode()
 	bare.Name = "bare"
-	if _, err := w.client.Nodes().Create(t.Context(), bare, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.Nodes().Create(t.Context(), bare, options.SetOptions{})).Or(t)
 	n := node(w.seen(t, "the Node", func(v BGPView) bool { return len(v.Nodes) == 1 }), "bare")
 	at := w.etcd.Revision(t)
 	if err := w.bgp.ChangeNode(t.Context(), promotion(n)); err == nil || !strings.Contains(err.Error(), "calico-node has not set BGP up on it") {
@@ -247,13 +222,9 @@ func TestObjectsAsCalicoReadsThem(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		f := apiv3.NewBGPFilter()
 		f.Name = name
-		if _, err := w.client.BGPFilter().Create(ctx, f, options.SetOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.client.BGPFilter().Create(ctx, f, options.SetOptions{})).Or(t)
 	}
-	if err := w.bgp.CreatePeer(ctx, want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.CreatePeer(ctx, want))
 	if err := w.bgp.CreatePeer(ctx, want); !errors.Is(err, ErrConflict) {
 		t.Errorf("creating it again gave %v", err)
 	}
@@ -277,9 +248,7 @@ func TestObjectsAsCalicoReadsThem(t *testing.T) {
 	if err := w.bgp.UpdatePeer(ctx, want, string(have.UID), "1"); !errors.Is(err, ErrConflict) {
 		t.Errorf("an update of an older version gave %v", err)
 	}
-	if err := w.bgp.UpdatePeer(ctx, want, string(have.UID), have.ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.UpdatePeer(ctx, want, string(have.UID), have.ResourceVersion))
 	if seen, err = w.client.BGPPeers().Get(ctx, want.Name, options.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -289,9 +258,7 @@ func TestObjectsAsCalicoReadsThem(t *testing.T) {
 	if err := w.bgp.DeletePeer(ctx, want.Name, "", have.ResourceVersion); !errors.Is(err, ErrConflict) {
 		t.Errorf("a deletion of an older version gave %v", err)
 	}
-	if err := w.bgp.DeletePeer(ctx, want.Name, "", seen.ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.DeletePeer(ctx, want.Name, "", seen.ResourceVersion))
 	w.seen(t, "no BGPPeer", func(v BGPView) bool { return len(v.Peers) == 0 })
 }
 
@@ -301,9 +268,7 @@ func TestQuestions(t *testing.T) {
 	w := newBGPWorld(t)
 	ctx := t.Context()
 	r := StatusRequest{Name: "q", Node: "a", Labels: map[string]string{v1alpha1.TopologyLabel: "main"}, Annotations: map[string]string{"moment": "m"}, Routes: true, Period: 3 * time.Second}
-	if err := w.bgp.CreateStatus(ctx, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.CreateStatus(ctx, r))
 	if err := w.bgp.CreateStatus(ctx, r); !errors.Is(err, ErrConflict) {
 		t.Errorf("the same again gave %v", err)
 	}
@@ -326,15 +291,11 @@ func TestQuestions(t *testing.T) {
 	if uid := filled.Statuses[0].UID; uid != status.UID {
 		t.Errorf("its UID is %s, not %s", uid, status.UID)
 	}
-	if err := w.bgp.DeleteStatus(ctx, "q", "another"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.DeleteStatus(ctx, "q", "another"))
 	if _, err := w.client.CalicoNodeStatus().Get(ctx, "q", options.GetOptions{}); err != nil {
 		t.Errorf("another one than the one that was meant has been deleted: %v", err)
 	}
-	if err := w.bgp.DeleteStatus(ctx, "q", string(status.UID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.DeleteStatus(ctx, "q", string(status.UID)))
 	w.seen(t, "no question", func(v BGPView) bool { return len(v.Statuses) == 0 })
 	if err := w.bgp.DeleteStatus(ctx, "q", string(status.UID)); err != nil {
 		t.Errorf("what is gone cannot be deleted: %v", err)
@@ -350,9 +311,7 @@ func TestOthersQuestions(t *testing.T) {
 	s.Name, s.Spec.Node, s.Spec.UpdatePeriodSeconds = "theirs", "a", &period
 	s.Spec.Classes = []apiv3.NodeStatusClassType{apiv3.NodeStatusClassTypeBGP}
 	s.Status.LastUpdated = metav1.Now()
-	if _, err := w.client.CalicoNodeStatus().Create(t.Context(), s, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.CalicoNodeStatus().Create(t.Context(), s, options.SetOptions{})).Or(t)
 	v := w.seen(t, "the status", func(v BGPView) bool { return len(v.Statuses) == 1 })
 	if !v.Statuses[0].Status.LastUpdated.IsZero() {
 		t.Errorf("kept: %+v", v.Statuses[0].Status)
@@ -364,18 +323,13 @@ func TestMeshInEtcd(t *testing.T) {
 	t.Parallel()
 	w := newBGPWorld(t)
 	ctx := t.Context()
-	if err := w.bgp.SetMesh(ctx, nil, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.SetMesh(ctx, nil, false))
 	if err := w.bgp.SetMesh(ctx, nil, true); !errors.Is(err, ErrConflict) {
 		t.Errorf("creating it although it is there gave %v", err)
 	}
 	read := func(on bool) *apiv3.BGPConfiguration {
 		t.Helper()
-		c, err := w.client.BGPConfigurations().Get(ctx, "default", options.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(w.client.BGPConfigurations().Get(ctx, "default", options.GetOptions{})).Or(t)
 		if c.Spec.NodeToNodeMeshEnabled == nil || *c.Spec.NodeToNodeMeshEnabled != on {
 			t.Errorf("the mesh is %v, want %t", c.Spec.NodeToNodeMeshEnabled, on)
 		}
@@ -395,9 +349,7 @@ func TestMeshInEtcd(t *testing.T) {
 		})
 		return &v.Configurations[0]
 	}
-	if err := w.bgp.SetMesh(ctx, have(before.ResourceVersion), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.SetMesh(ctx, have(before.ResourceVersion), false))
 	off := read(false)
 	if off.Spec.NodeMeshPassword != nil || off.Spec.NodeMeshMaxRestartTime != nil || off.Annotations[v1alpha1.MeshAnnotation] == "" || off.Spec.LogSeverityScreen != "Debug" {
 		t.Errorf("while it is off Calico reads %+v", off)
@@ -408,9 +360,7 @@ func TestMeshInEtcd(t *testing.T) {
 	if err := w.bgp.SetMesh(ctx, before, true); !errors.Is(err, ErrConflict) {
 		t.Errorf("a change of an older version gave %v", err)
 	}
-	if err := w.bgp.SetMesh(ctx, have(off.ResourceVersion), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.SetMesh(ctx, have(off.ResourceVersion), true))
 	after := read(true)
 	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" || after.Annotations[v1alpha1.MeshAnnotation] != "" {
 		t.Errorf("afterwards it differs (%v): %s", after.Annotations, diff)
@@ -447,9 +397,7 @@ func TestGuardOfEveryWrite(t *testing.T) {
 	}
 	expect(`this etcd is bound to the cluster with UID "" and not to this one, "` + thisCluster + `"`)
 	info := w.view(t).Informations[0]
-	if err := w.bgp.Bind(ctx, &info); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.bgp.Bind(ctx, &info))
 	if err := w.bgp.Bind(ctx, &info); !errors.Is(err, ErrConflict) {
 		t.Errorf("binding it again by what was seen before gave %v", err)
 	}
@@ -478,14 +426,9 @@ func TestGuardOfEveryWrite(t *testing.T) {
 
 func (w *bgpWorld) setReady(t *testing.T, ready bool) {
 	t.Helper()
-	info, err := w.client.ClusterInformation().Get(t.Context(), "default", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(w.client.ClusterInformation().Get(t.Context(), "default", options.GetOptions{})).Or(t)
 	info.Spec.DatastoreReady = &ready
-	if _, err := w.client.ClusterInformation().Update(t.Context(), info, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.ClusterInformation().Update(t.Context(), info, options.SetOptions{})).Or(t)
 }
 
 // calico-node's status reporter takes a question from a watch, as it is stored, updates it, and goes by the kind of the error: after a
@@ -497,10 +440,7 @@ func TestQuestionsCanBeAnswered(t *testing.T) {
 	ctx := t.Context()
 	stored := func(name string) *apiv3.CalicoNodeStatus {
 		t.Helper()
-		kv, err := w.calico.Backend().Get(ctx, model.ResourceKey{Kind: apiv3.KindCalicoNodeStatus, Name: name}, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kv := must.Get(w.calico.Backend().Get(ctx, model.ResourceKey{Kind: apiv3.KindCalicoNodeStatus, Name: name}, "")).Or(t)
 		status, ok := kv.Value.(*apiv3.CalicoNodeStatus)
 		if !ok {
 			t.Fatalf("%T is stored", kv.Value)
@@ -519,10 +459,7 @@ func TestQuestionsCanBeAnswered(t *testing.T) {
 	if _, conflict := errors.AsType[cerrors.ErrorResourceUpdateConflict](err); !conflict {
 		t.Fatalf("the first try gives %v, want a conflict, after which the reporter reads again", err)
 	}
-	now, err := w.client.CalicoNodeStatus().Get(ctx, "question", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(w.client.CalicoNodeStatus().Get(ctx, "question", options.GetOptions{})).Or(t)
 	for range 2 { // it goes on from what an update returns
 		if now, err = answer(now); err != nil {
 			t.Fatal(err)
@@ -532,9 +469,7 @@ func TestQuestionsCanBeAnswered(t *testing.T) {
 
 	usual := now.DeepCopy()
 	usual.ObjectMeta, usual.Status = metav1.ObjectMeta{Name: "usual"}, apiv3.CalicoNodeStatusStatus{}
-	if _, err := w.client.CalicoNodeStatus().Create(ctx, usual, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.client.CalicoNodeStatus().Create(ctx, usual, options.SetOptions{})).Or(t)
 	_, err = answer(stored("usual"))
 	if _, invalid := errors.AsType[cerrors.ErrorValidation](err); !invalid {
 		t.Errorf("Calico's own objects give %v: if Calico's reporter can answer them by now, noRevision is no longer needed", err)

@@ -8,85 +8,21 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/ipam"
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
-
-// The second judge of our own release: libcalico-go's, on the same datastore contents.
-func TestReleasesAddressesAsCalicosIPAMDoes(t *testing.T) {
-	ours, theirs := newWorld(t), newWorld(t)
-	for _, w := range []*world{ours, theirs} {
-		machine(t, w.calico, "n1", 1, 3)
-		machine(t, w.calico, "n2", 2, 1)
-	}
-	s := ours.read(t, "n1")
-	for _, b := range s.host.Blocks {
-		if err := ours.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := theirs.read(t, "n1")
-	for _, b := range other.host.Blocks {
-		for _, a := range other.assignments(b) {
-			options := ipam.ReleaseOptions{Address: a.Address.String(), Handle: a.Handle, SequenceNumber: &a.Sequence}
-			if _, _, err := theirs.calico.Client().IPAM().ReleaseIPs(t.Context(), options); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if diff := cmp.Diff(ipamOf(t, theirs), ipamOf(t, ours)); diff != "" {
-		t.Errorf("IPAM after our release differs from after theirs (-theirs +ours):\n%s", diff)
-	}
-}
-
-// ipamOf is all of IPAM, without times, without sequence numbers, which count writes, and with free addresses as a set, since theirs come one by one.
-func ipamOf(t *testing.T, w *world) map[string]any {
-	t.Helper()
-	out := map[string]any{}
-	for key, value := range w.etcd.Dump(t) {
-		if len(key) < len("/calico/ipam/") || key[:len("/calico/ipam/")] != "/calico/ipam/" {
-			continue
-		}
-		var parsed map[string]any
-		if err := json.Unmarshal([]byte(value), &parsed); err != nil {
-			t.Fatal(err)
-		}
-		delete(parsed, "sequenceNumber")
-		if sequences, ok := parsed["sequenceNumberForAllocation"].(map[string]any); ok {
-			for ordinal := range sequences {
-				sequences[ordinal] = "assigned"
-			}
-		}
-		if free, ok := parsed["unallocated"].([]any); ok {
-			set := map[float64]bool{}
-			for _, ordinal := range free {
-				set[ordinal.(float64)] = true
-			}
-			parsed["unallocated"] = set
-		}
-		attributes, _ := parsed["attributes"].([]any)
-		for _, attribute := range attributes {
-			delete(attribute.(map[string]any)["secondary"].(map[string]any), model.IPAMBlockAttributeTimestamp)
-		}
-		out[key] = parsed
-	}
-	return out
-}
 
 func TestCalicosIPAMGoesOnWithABlockThatWeWrote(t *testing.T) {
 	w := newWorld(t)
 	agent := machine(t, w.calico, "n1", 1, 2)
 	s := w.read(t, "n1")
-	if err := w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()))
 	for _, b := range s.host.Blocks {
-		if err := w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)))
 	}
 	for i := range 2 {
 		if _, err := agent.PodNetwork().Add(t.Context(), pod("n1", i)); err != nil {
@@ -169,9 +105,7 @@ func TestAHandleOverTwoBlocksKeepsTheOther(t *testing.T) {
 	for _, b := range s.host.Blocks {
 		for _, a := range s.assignments(b) {
 			if a.Handle == handle && a.Address.Is4() {
-				if err := w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, []Assignment{a}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, []Assignment{a}))
 			}
 		}
 	}
@@ -211,6 +145,16 @@ func TestABlockOfReservationsIsEmpty(t *testing.T) {
 	block.Attributes[0].AttrPrimary = &pod
 	if stored(t, block).usage(cooldown{}) == "" {
 		t.Error("a block with a pod's address counts as empty")
+	}
+}
+
+// A handle that holds nothing readable is not a reason to hold up its machine for ever: it goes with the address.
+func TestAHandleWithoutCountsGoes(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{`{}`, `{"block":null}`, `null`} {
+		if op, err := lowerHandle(model.IPAMHandleKey{HandleID: "h"}, "/calico/ipam/v2/handle/h", []byte(value), "10.0.0.0/26", 1); err != nil || !op.IsDelete() {
+			t.Errorf("%s: got %+v, %v, want that it is deleted", value, op, err)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func lookupIn(env map[string]string) func(string) (string, bool) {
@@ -37,10 +39,7 @@ func TestResolve(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Resolve(c.flag, lookupIn(c.env))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Resolve(c.flag, lookupIn(c.env))).Or(t)
 			if got.Kind != c.kind || !slices.Equal(got.Etcd.Endpoints, c.endpoints) {
 				t.Errorf("got %+v, want %s at %v", got, c.kind, c.endpoints)
 			}
@@ -54,9 +53,7 @@ func TestResolveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	noCA := file("ca.pem", "not a certificate")

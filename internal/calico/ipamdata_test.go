@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // ipamWorld is a world in which nothing disagrees: two machines with every kind of tunnel and pods, of which one has
@@ -39,9 +40,7 @@ func newIPAMWorld(t *testing.T) *ipamWorld {
 	for _, p := range []*corev1.Pod{pod("n1", 0), pod("n1", 1), pod("n1", 2), pod("n2", 0), pod("n2", 1), pod("n2", 2)} {
 		w.pods[ipamcheck.Pod{Namespace: p.Namespace, Name: p.Name}] = true
 	}
-	if _, err := n2.BorrowAddress(t.Context(), pod("n2", 2), n1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n2.BorrowAddress(t.Context(), pod("n2", 2), n1)).Or(t)
 	w.base = w.etcd.Dump(t)
 	return w
 }
@@ -49,10 +48,7 @@ func newIPAMWorld(t *testing.T) *ipamWorld {
 // check is one reading.
 func (w *ipamWorld) check(t *testing.T) []ipamcheck.Disagreement {
 	t.Helper()
-	data, err := w.store.IPAM(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(w.store.IPAM(t.Context())).Or(t)
 	if len(data.Unreadable) > 0 || len(data.Blocks) == 0 || len(data.Handles) == 0 || len(data.Endpoints) == 0 || len(data.Nodes) == 0 || len(data.Pools) == 0 {
 		t.Fatalf("read %d blocks, %d handles, %d endpoints, %d Nodes, %d pools, and not %v", len(data.Blocks), len(data.Handles), len(data.Endpoints), len(data.Nodes),
 			len(data.Pools), data.Unreadable)
@@ -80,16 +76,12 @@ func (w *ipamWorld) reset(t *testing.T) {
 
 func (w *ipamWorld) put(t *testing.T, key, value string) {
 	t.Helper()
-	if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Put(t.Context(), key, value)).Or(t)
 }
 
 func (w *ipamWorld) remove(t *testing.T, key string) {
 	t.Helper()
-	if _, err := w.etcd.Client.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Delete(t.Context(), key)).Or(t)
 }
 
 // edit changes the JSON object of a key.
@@ -100,10 +92,7 @@ func (w *ipamWorld) edit(t *testing.T, key string, change func(object map[string
 		t.Fatalf("%s: %v", key, err)
 	}
 	change(object)
-	value, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(json.Marshal(object)).Or(t)
 	w.put(t, key, string(value))
 }
 
@@ -240,32 +229,6 @@ func (w *ipamWorld) etcdPlants(t *testing.T, family string) map[ipamcheck.Kind]f
 			})
 			w.put(t, handlePrefix+gone, fmt.Sprintf(`{"block":{%q:1},"deleted":false}`, cidr))
 		},
-	}
-}
-
-// Each of the sixteen disagreements is found in a real etcd exactly once, in both address families, and nothing else
-// with it.
-func TestIPAMFindsExactlyWhatIsPlanted(t *testing.T) {
-	t.Parallel()
-	w := newIPAMWorld(t)
-	if found := w.check(t); len(found) > 0 {
-		t.Fatalf("nothing is planted, and found are %+v", found)
-	}
-	for _, family := range []string{"ipv4", "ipv6"} {
-		plants := w.etcdPlants(t, family)
-		for _, m := range ipamcheck.Meanings() {
-			if plants[m.Kind] == nil {
-				t.Fatalf("kind %s is not planted", m.Kind)
-			}
-			plants[m.Kind]()
-			if found := w.check(t); len(found) != 1 || found[0].Kind != m.Kind {
-				t.Errorf("%s in %s: found %+v", m.Kind, family, found)
-			}
-			w.reset(t)
-		}
-	}
-	if found := w.check(t); len(found) > 0 {
-		t.Errorf("nothing is planted any more, and found are %+v", found)
 	}
 }
 

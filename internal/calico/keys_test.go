@@ -12,6 +12,8 @@ import (
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestKeysAreCalicos(t *testing.T) {
@@ -29,10 +31,7 @@ func TestKeysAreCalicos(t *testing.T) {
 		cases[prefix+"node.n1"] = resource(kind, "", "node.n1")
 	}
 	for ours, key := range cases {
-		theirs, err := model.KeyToDefaultPath(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs := must.Get(model.KeyToDefaultPath(key)).Or(t)
 		if ours != theirs {
 			t.Errorf("key of %v: got %s, want %s", key, ours, theirs)
 		}
@@ -69,14 +68,9 @@ func TestEndpointHost(t *testing.T) {
 func TestSetAnnotationChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	object := `{"kind":"Node","future":{"x":[1,2]},"metadata":{"name":"n","annotations":{"a":"1"},"new":true},"spec":{"big":12345678901234567890}}`
-	updated, err := setAnnotation([]byte(object), "b", "2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	updated := must.Get(setAnnotation([]byte(object), "b", "2")).Or(t)
 	var got map[string]json.RawMessage
-	if err := json.Unmarshal(updated, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(updated, &got))
 	want := map[string]json.RawMessage{
 		"kind": json.RawMessage(`"Node"`), "future": json.RawMessage(`{"x":[1,2]}`), "spec": json.RawMessage(`{"big":12345678901234567890}`),
 		"metadata": json.RawMessage(`{"annotations":{"a":"1","b":"2"},"name":"n","new":true}`),
@@ -84,10 +78,7 @@ func TestSetAnnotationChangesNothingElse(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after setting an annotation (-want +got):\n%s", diff)
 	}
-	back, err := setAnnotation(updated, "b", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(setAnnotation(updated, "b", "")).Or(t)
 	var restored map[string]json.RawMessage
 	if err := json.Unmarshal(back, &restored); err != nil || string(restored["metadata"]) != `{"annotations":{"a":"1"},"name":"n","new":true}` {
 		t.Errorf("removing it again: got %s (%v), want what was there before", back, err)

@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // methods counts requests by method and what they are for.
@@ -44,15 +46,13 @@ func methods(requests []string) map[string]int {
 // What a removal asks of the API server depends on what the host has left, and on nothing else in the cluster.
 func TestKubernetesDatastoreAsksLittlePerHost(t *testing.T) {
 	t.Parallel()
-	w := kubeWorldOn(t, controlplane.Lend(t))
+	w := kubeWorldOn(t, cluster.Lend(t))
 	const pods = 3
 	asked := func(host string, last byte) map[string]int {
 		w.configure(t, host)
 		w.gone(t, host, last, pods)
 		w.traffic.take()
-		if err := w.clean(t, w.store, host); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.clean(t, w.store, host))
 		return methods(w.traffic.take())
 	}
 	want := map[string]int{
@@ -89,9 +89,7 @@ func TestKubernetesDatastoreFindsAffinitiesOfOtherNames(t *testing.T) {
 	t.Cleanup(func() { w.drop(t, kindAffinity, affinityName("kdd-odd", prefix)) })
 	s := w.read(t, "kdd-odd")
 	w.traffic.take()
-	if err := w.store.DeleteAffinity(t.Context(), s.guard(), prefix, s.host.Affinities[0].Revision, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.DeleteAffinity(t.Context(), s.guard(), prefix, s.host.Affinities[0].Revision, false))
 	if diff := cmp.Diff(map[string]int{"GET": 3, "LIST": 1, "DELETE": 1}, methods(w.traffic.take())); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -105,17 +103,11 @@ func TestKubernetesDatastoreFindsOrphanedHandles(t *testing.T) {
 	if err != nil || len(before.Hosts) > 0 {
 		t.Fatalf("got %v, %v, want no hosts", before, err)
 	}
-	lost, err := agent.LeaveOrphanedHandle(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := must.Get(agent.LeaveOrphanedHandle(t.Context())).Or(t)
 	w.create(t, kindHandle, map[string]any{
 		"metadata": map[string]any{"name": "mynet.upper"}, "spec": map[string]any{"handleID": "MyNet.Upper", "block": map[string]any{}},
 	})
-	sweep, err := w.store.Sweep(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sweep := must.Get(w.store.Sweep(t.Context(), 0)).Or(t)
 	fresh := slices.DeleteFunc(sweep.OrphanedHandles, func(h Handle) bool { return slices.Contains(before.OrphanedHandles, h) })
 	if len(fresh) != 2 || fresh[0].ID != "MyNet.Upper" || fresh[1].ID != lost {
 		t.Fatalf("orphans are %v, want MyNet.Upper and %s", fresh, lost)
@@ -125,10 +117,7 @@ func TestKubernetesDatastoreFindsOrphanedHandles(t *testing.T) {
 		{ID: lost, Revision: fresh[1].Revision - 1}, {ID: "mynet.upper", Revision: fresh[0].Revision}, {ID: "absent", Revision: 1}, {ID: "a/b", Revision: 1},
 	}
 	used := w.get(t, kindHandle, strings.ToLower(w.read(t, "kdd-handles").host.Blocks[0].Allocations[0].Handle))
-	revision, err := strconv.ParseInt(used.GetResourceVersion(), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	revision := must.Get(strconv.ParseInt(used.GetResourceVersion(), 10, 64)).Or(t)
 	for _, h := range append(refused, Handle{ID: used.Object["spec"].(map[string]any)["handleID"].(string), Revision: revision}) {
 		if err := w.store.DeleteHandles(t.Context(), []Handle{h}); !errors.Is(err, ErrConflict) {
 			t.Errorf("%v: got %v, want a conflict", h, err)
@@ -179,10 +168,7 @@ func TestKubernetesDatastoreNeverDeletesAHandleThatChanges(t *testing.T) {
 	for what, meddle := range map[string]func(*testing.T, string, string){"changed": w.touch, "made again": w.recreate} {
 		spec := map[string]any{"handleID": "kdd-hot", "block": map[string]any{"10.250.0.0/26": int64(1)}}
 		w.create(t, kindHandle, map[string]any{"metadata": map[string]any{"name": "kdd-hot"}, "spec": spec})
-		revision, err := strconv.ParseInt(w.get(t, kindHandle, "kdd-hot").GetResourceVersion(), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		revision := must.Get(strconv.ParseInt(w.get(t, kindHandle, "kdd-hot").GetResourceVersion(), 10, 64)).Or(t)
 		w.traffic.once("DELETE", "/kdd-hot", func() { meddle(t, kindHandle, "kdd-hot") })
 		if err := w.store.DeleteHandles(t.Context(), []Handle{{ID: "kdd-hot", Revision: revision}}); !errors.Is(err, ErrConflict) {
 			t.Errorf("%s: got %v, want a conflict", what, err)
@@ -200,10 +186,7 @@ func TestKubernetesDatastoreReadsPageByPage(t *testing.T) {
 	fillKubernetes(t, w.raw, "kdd-page", more)
 	t.Cleanup(func() { emptyKubernetes(t, w.raw, "kdd-page") })
 	w.traffic.take()
-	s, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(w.store.Snapshot(t.Context())).Or(t)
 	found := 0
 	for _, n := range s.Nodes {
 		if strings.HasPrefix(n.Name, "kdd-page-") {
@@ -259,10 +242,7 @@ func emptyKubernetes(tb testing.TB, raw *dynamic.DynamicClient, prefix string) {
 	tb.Helper()
 	for _, kind := range []string{kindAffinity, kindBlock} {
 		resource := raw.Resource(crdGroup.WithResource(plural(kind)))
-		list, err := resource.List(context.WithoutCancel(tb.Context()), metav1.ListOptions{})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		list := must.Get(resource.List(context.WithoutCancel(tb.Context()), metav1.ListOptions{})).Or(tb)
 		eachOf(tb, len(list.Items), func(i int) error {
 			text, err := list.Items[i].MarshalJSON()
 			if err != nil || !strings.Contains(string(text), prefix+"-") {
@@ -298,12 +278,8 @@ func BenchmarkKubernetesResync(b *testing.B) {
 	if n, err := strconv.Atoi(os.Getenv("MOORING_BENCH_BLOCKS")); err == nil {
 		blocks = n
 	}
-	api := controlplane.Shared(b)
-	api.InstallCalicoCRDs(b)
-	raw, err := dynamic.NewForConfig(api.Config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	api := cluster.On(b, controlplane.Shared(b), controlplane.CalicoCRDs(b)...)
+	raw := must.Get(dynamic.NewForConfig(api.Config)).Or(b)
 	fillKubernetes(b, raw, "bench", blocks)
 	b.Cleanup(func() { emptyKubernetes(b, raw, "bench") })
 	w := &kubeWorld{api: api}
@@ -315,9 +291,7 @@ func BenchmarkKubernetesResync(b *testing.B) {
 			traffic.before = func(*http.Request) error { peak = max(peak, heap()); return nil }
 			traffic.take()
 			for b.Loop() {
-				if err := work(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, work())
 			}
 			b.ReportMetric(float64((cpu(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(len(traffic.take()))/float64(b.N), "requests/op")

@@ -19,7 +19,8 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // removals are all kinds of removal of what a host has left, each with the kind and name of the object that it deletes.
@@ -170,7 +171,7 @@ var errCrash = errors.New("the process is killed here")
 // A process that dies before or after any of its writes leaves what the next one finishes, and the end is the same.
 func TestKubernetesDatastoreEndsAlikeWhereverAProcessDies(t *testing.T) { //nolint:tparallel // each begins with what the one before has left
 	t.Parallel()
-	w, host := kubeWorldOn(t, controlplane.Lend(t)), "kdd-crashed"
+	w, host := kubeWorldOn(t, cluster.Lend(t)), "kdd-crashed"
 	before := w.specs(t)
 	step := cases.Number(t, 4, 1, 1) // for a change every fourth write, of each commit others
 	for deadly := 1 + cases.Rand(t).IntN(step); ; deadly += step {
@@ -272,9 +273,7 @@ func TestKubernetesDatastoreLosesNoAddressThatIsTakenMeanwhile(t *testing.T) {
 		t.Fatalf("got error %v, want a conflict", err)
 	}
 	// The next round reads again and releases what it meant to, although the handles went before the process "died".
-	if err := w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, s.assignments(block)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.ReleaseAddresses(t.Context(), s.guard(), block.CIDR, s.assignments(block)))
 	left := w.read(t, "kdd-raced").host.Blocks[0].Allocations
 	if len(left) != 1 || left[0].Address != taken || left[0].Handle != handle {
 		t.Errorf("left are %v, want just the newcomer's %s", left, taken)
@@ -346,10 +345,7 @@ func TestKubernetesDatastoreHoldsBackWhatCannotBeParsed(t *testing.T) {
 		w.create(t, object.kind, map[string]any{"metadata": metadata, "spec": object.spec})
 		t.Cleanup(func() { w.drop(t, object.kind, object.name) })
 	}
-	hosts, err := w.store.Hosts(t.Context(), 0, []string{"kdd-garbled", "kdd-clear"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(w.store.Hosts(t.Context(), 0, []string{"kdd-garbled", "kdd-clear"})).Or(t)
 	if len(hosts[0].Unreadable) != 0 {
 		t.Errorf("kdd-clear is held back by %q", hosts[0].Unreadable)
 	}

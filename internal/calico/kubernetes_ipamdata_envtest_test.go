@@ -18,22 +18,17 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // disagreements is one reading, with the pods that there are.
 func (w *kubeWorld) disagreements(t *testing.T) []ipamcheck.Disagreement {
 	t.Helper()
-	data, err := w.store.IPAM(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(w.store.IPAM(t.Context())).Or(t)
 	if data.PoolsUnread != "" || len(data.Pools)*len(data.Blocks)*len(data.Handles)*len(data.Affinities)*len(data.Endpoints)*len(data.Nodes) == 0 {
 		t.Fatalf("read %+v", data)
 	}
-	pods, err := w.api.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := must.Get(w.api.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})).Or(t)
 	data.Pods = map[ipamcheck.Pod]bool{}
 	for _, p := range pods.Items {
 		data.Pods[ipamcheck.Pod{Namespace: p.Namespace, Name: p.Name}] = true
@@ -44,24 +39,14 @@ func (w *kubeWorld) disagreements(t *testing.T) []ipamcheck.Disagreement {
 // edit changes an object and returns what puts it back, with a new resourceVersion.
 func (w *kubeWorld) edit(t *testing.T, of dynamic.ResourceInterface, name string, change func(object map[string]any)) (undo func()) {
 	t.Helper()
-	before, err := of.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(of.Get(t.Context(), name, metav1.GetOptions{})).Or(t)
 	planted := before.DeepCopy()
 	change(planted.Object)
-	if _, err := of.Update(t.Context(), planted, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(of.Update(t.Context(), planted, metav1.UpdateOptions{})).Or(t)
 	return func() {
-		now, err := of.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(of.Get(t.Context(), name, metav1.GetOptions{})).Or(t)
 		before.SetResourceVersion(now.GetResourceVersion())
-		if _, err := of.Update(context.WithoutCancel(t.Context()), before, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(of.Update(context.WithoutCancel(t.Context()), before, metav1.UpdateOptions{})).Or(t)
 	}
 }
 
@@ -122,15 +107,9 @@ func TestIPAMFindsExactlyWhatIsPlantedInCustomResources(t *testing.T) { //nolint
 	}
 	affinity, block := w.affinityOf(t, "ipam-a")
 	cidr := block.Object["spec"].(map[string]any)["cidr"].(string)
-	stored, err := w.api.Client.CoreV1().Pods("default").Get(t.Context(), pod("ipam-a", 0).Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := must.Get(w.api.Client.CoreV1().Pods("default").Get(t.Context(), pod("ipam-a", 0).Name, metav1.GetOptions{})).Or(t)
 	handle := caliconode.HandleID(stored)
-	other, err := w.api.Client.CoreV1().Pods("default").Get(t.Context(), pod("ipam-b", 0).Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(w.api.Client.CoreV1().Pods("default").Get(t.Context(), pod("ipam-b", 0).Name, metav1.GetOptions{})).Or(t)
 	spec := func(object map[string]any) map[string]any { return object["spec"].(map[string]any) }
 	stray := "k8s-pod-network." + strings.Repeat("e", 64)
 	for kind, plant := range map[ipamcheck.Kind]func() (undo func()){
@@ -251,10 +230,7 @@ func (w *kubeWorld) repair(t *testing.T, x ipamcheck.Disagreement, check func() 
 // affinityOf is the name of an affinity of the host, and its block.
 func (w *kubeWorld) affinityOf(t *testing.T, host string) (name string, block *unstructured.Unstructured) {
 	t.Helper()
-	list, err := w.of(kindAffinity).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(w.of(kindAffinity).List(t.Context(), metav1.ListOptions{})).Or(t)
 	for _, item := range list.Items {
 		if spec := item.Object["spec"].(map[string]any); spec["node"] == host {
 			return item.GetName(), w.get(t, kindBlock, strings.NewReplacer(".", "-", "/", "-").Replace(spec["cidr"].(string)))

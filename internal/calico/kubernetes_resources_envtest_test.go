@@ -17,6 +17,8 @@ import (
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // configure writes, through Calico's own client, one resource of each kind that is about the host alone.
@@ -40,9 +42,7 @@ func (w *kubeWorld) configure(t *testing.T, host string) {
 	_, e3 := c.CalicoNodeStatus().Create(t.Context(), status, options.SetOptions{})
 	_, e4 := c.FelixConfigurations().Create(t.Context(), felixOf, options.SetOptions{})
 	_, e5 := c.BGPConfigurations().Create(t.Context(), bgpOf, options.SetOptions{})
-	if err := errors.Join(e1, e2, e3, e4, e5); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(e1, e2, e3, e4, e5))
 }
 
 func (w *kubeWorld) dropConfiguration(t *testing.T, host string) {
@@ -64,15 +64,12 @@ func configurationOf(host string) map[string]string {
 // and a bare-metal host's endpoint.
 func (w *kubeWorld) bystanders(t *testing.T, host string) {
 	t.Helper()
-	_, err := w.calico.Backend().Create(t.Context(), &model.KVPair{
+	must.Get(w.calico.Backend().Create(t.Context(), &model.KVPair{
 		Key: model.BlockAffinityKey{
 			CIDR: cnet.MustParseCIDR("10.244.250.0/26"), Host: apiv3.VirtualLoadBalancer, AffinityType: model.IPAMAffinityTypeVirtual,
 		},
 		Value: &model.BlockAffinity{State: model.StateConfirmed},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	t.Cleanup(func() { w.drop(t, kindAffinity, "load-balancer-10-244-250-0-26") })
 	w.object(t, kindBlock, "10-244-250-0-26", map[string]any{
 		"cidr": "10.244.250.0/26", "affinity": "virtual:" + apiv3.VirtualLoadBalancer, "allocations": []any{int64(0)}, "unallocated": []any{}, "strictAffinity": false,
@@ -91,9 +88,7 @@ func TestKubernetesDatastoreLosesWhatAHostLeftOfEveryKindAndNothingElse(t *testi
 	w.configure(t, "kdd-all-other")
 	agent := w.join(t, host, 11, 2)
 	w.configure(t, host)
-	if _, err := agent.LeaveAffinityWithoutBlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(agent.LeaveAffinityWithoutBlock(t.Context())).Or(t)
 	w.leave(t, host)
 	s, before := w.read(t, host), w.everything(t)
 
@@ -110,9 +105,7 @@ func TestKubernetesDatastoreLosesWhatAHostLeftOfEveryKindAndNothingElse(t *testi
 	if m := s.host.Mentions; len(m) != 1 || !strings.Contains(m[0], "by-selector") {
 		t.Errorf("mentions are %q, want the peer that chooses it by its name", m)
 	}
-	if err := w.clean(t, w.store, host); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.clean(t, w.store, host))
 
 	after, removed := w.everything(t), map[string]int{}
 	for object := range before {
@@ -142,10 +135,7 @@ func TestKubernetesDatastoreKeepsHostsOfResourcesApart(t *testing.T) {
 	w.join(t, "kdd-known", 12, 0)
 	w.configure(t, "kdd-known")
 
-	s, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(w.store.Snapshot(t.Context())).Or(t)
 	implied := func(name string) bool {
 		return slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == name })
 	}
@@ -183,10 +173,7 @@ func TestKubernetesDatastoreKnowsAutomaticHostEndpoints(t *testing.T) {
 		w.create(t, apiv3.KindHostEndpoint, map[string]any{"metadata": m, "spec": map[string]any{"node": host, "interfaceName": "*"}})
 		t.Cleanup(func() { w.drop(t, apiv3.KindHostEndpoint, m["name"].(string)) })
 	}
-	hosts, err := w.store.Hosts(t.Context(), 0, []string{host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(w.store.Hosts(t.Context(), 0, []string{host})).Or(t)
 	got := map[string]bool{}
 	for _, r := range hosts[0].Resources {
 		got[r.Name] = r.Automatic
@@ -201,10 +188,7 @@ func TestKubernetesDatastoreDeletesOnlyWhatIsAboutTheHost(t *testing.T) {
 	w.configure(t, "kdd-mine")
 	w.configure(t, "kdd-mine-too")
 	t.Cleanup(func() { w.dropConfiguration(t, "kdd-mine"); w.dropConfiguration(t, "kdd-mine-too") })
-	hosts, err := w.store.Hosts(t.Context(), 0, []string{"kdd-mine-too"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(w.store.Hosts(t.Context(), 0, []string{"kdd-mine-too"})).Or(t)
 	before := w.everything(t)
 	for _, r := range hosts[0].Resources {
 		if err := w.store.DeleteResource(t.Context(), Guard{Host: "kdd-mine"}, string(r.Kind), r.Name, r.Revision); err == nil {
@@ -225,9 +209,7 @@ func TestKubernetesDatastoreRestoresWhatTheJournalHolds(t *testing.T) {
 	s := func() seen { w.configure(t, host); return w.gone(t, host, 13, 1) }()
 	t.Cleanup(func() { w.dropConfiguration(t, host) })
 	specs, endpoint := w.specs(t), w.labels(t, host)
-	if err := w.clean(t, w.store, host); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.clean(t, w.store, host))
 	refused := 0
 	for _, object := range s.host.Objects {
 		check, err := w.store.CheckRestore(t.Context(), object), w.store.Restore(t.Context(), object)
@@ -259,10 +241,7 @@ func TestKubernetesDatastoreRestoresWhatTheJournalHolds(t *testing.T) {
 // labels are those of the host's endpoint as Calico's own client shows them.
 func (w *kubeWorld) labels(t *testing.T, host string) map[string]string {
 	t.Helper()
-	endpoint, err := w.calico.Client().HostEndpoints().Get(t.Context(), host+"-auto-hep", options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoint := must.Get(w.calico.Client().HostEndpoints().Get(t.Context(), host+"-auto-hep", options.GetOptions{})).Or(t)
 	return endpoint.Labels
 }
 
@@ -270,16 +249,11 @@ func TestKubernetesDatastoreRestoresNothingOverAnything(t *testing.T) {
 	w, host := newKubeWorld(t), "kdd-again"
 	w.configure(t, host)
 	t.Cleanup(func() { w.dropConfiguration(t, host) })
-	hosts, err := w.store.Hosts(t.Context(), 0, []string{host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosts := must.Get(w.store.Hosts(t.Context(), 0, []string{host})).Or(t)
 	object := hosts[0].Objects[slices.IndexFunc(hosts[0].Objects, func(o Object) bool { return strings.Contains(o.Key, "/bgppeers/") })]
 	peer := w.get(t, apiv3.KindBGPPeer, "peer-of-"+host)
 	peer.Object["spec"].(map[string]any)["peerIP"] = "192.0.2.77"
-	if _, err := w.of(apiv3.KindBGPPeer).Update(t.Context(), peer, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.of(apiv3.KindBGPPeer).Update(t.Context(), peer, metav1.UpdateOptions{})).Or(t)
 	before := w.everything(t)
 	for name, o := range map[string]Object{
 		"exists in another form":  object,
@@ -306,18 +280,12 @@ func TestAffinitiesAreNamedAsCalicoNamesThem(t *testing.T) {
 	for i, host := range []string{"kdd-short", strings.Join([]string{label, label, label, strings.Repeat("y", 56)}, "."), strings.Join([]string{label, label, label, label, "yyyyy"}, ".")} {
 		for _, cidr := range []string{"10.245.%d.0/26", "fd00:10:244::%d00/122"} {
 			prefix := netip.MustParsePrefix(strings.ReplaceAll(cidr, "%d", string(rune('1'+i))))
-			_, err := w.calico.Backend().Create(t.Context(), &model.KVPair{
+			must.Get(w.calico.Backend().Create(t.Context(), &model.KVPair{
 				Key:   model.BlockAffinityKey{CIDR: cnet.MustParseCIDR(prefix.String()), Host: host, AffinityType: model.IPAMAffinityTypeHost},
 				Value: &model.BlockAffinity{State: model.StateConfirmed},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})).Or(t)
 			object := w.get(t, kindAffinity, affinityName(host, prefix))
-			revision, err := (&customResource{metadata: objectMetadata{ResourceVersion: object.GetResourceVersion()}}).revision()
-			if err != nil {
-				t.Fatal(err)
-			}
+			revision := must.Get((&customResource{metadata: objectMetadata{ResourceVersion: object.GetResourceVersion()}}).revision()).Or(t)
 			w.traffic.take()
 			if err := w.store.DeleteAffinity(t.Context(), Guard{Host: host}, prefix, revision, false); err != nil {
 				t.Error(err)

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // An address whose restore is interrupted between handle and block, or which another write beats, is counted once when it is restored in the end. Where
@@ -30,9 +32,7 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	release := func() {
 		t.Helper()
 		assignment := Assignment{Address: address.Address, Handle: address.Handle, Sequence: w.sequenceOf(t, host, address)}
-		if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: address.Block, Reservation: assignment}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: address.Block, Reservation: assignment}}))
 	}
 	count := func() any {
 		t.Helper()
@@ -75,23 +75,17 @@ func TestRestoringAnAddressInTheKubernetesDatastore(t *testing.T) {
 	s := w.read(t, host)
 	for _, b := range s.host.Blocks { // as far as nothing else is in it
 		for _, a := range s.assignments(b) {
-			if err := w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: b.CIDR, Reservation: a}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.store.RemoveLeftovers(t.Context(), Guard{Host: host}, []Leftover{{Host: host, Block: b.CIDR, Reservation: a}}))
 		}
 	}
 	for kind, name := range map[string]string{kindBlock: resourceName(address.Block), kindAffinity: affinityName(host, address.Block)} {
-		if err := w.of(kind).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.of(kind).Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	if err := w.store.RestoreAddress(t.Context(), host, address, true); err != nil {
 		t.Errorf("a dry run: %v", err)
 	}
 	for _, a := range held {
-		if err := w.store.RestoreAddress(t.Context(), host, a, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.store.RestoreAddress(t.Context(), host, a, false))
 	}
 	for _, a := range held {
 		if err := w.store.RestoreAddress(t.Context(), host, a, false); !errors.Is(err, ErrUnchanged) {

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // etcd's client logs in when it is made. A program that starts while etcd is away must wait for it all the same, and a wrong password must be
@@ -30,10 +31,7 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	open := func(password string) *Etcd {
-		store, err := OpenEtcd(EtcdConfig{Endpoints: []string{w.etcd.Endpoint}, Username: "root", Password: password})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(OpenEtcd(EtcdConfig{Endpoints: []string{w.etcd.Endpoint}, Username: "root", Password: password})).Or(t)
 		t.Cleanup(func() { _ = store.Close() })
 		return store
 	}

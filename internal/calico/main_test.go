@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) {
@@ -49,33 +50,23 @@ func connect(t *testing.T, etcd *testkit.Etcd) *caliconode.Datastore {
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType = apiconfig.EtcdV3
 	config.Spec.EtcdEndpoints = etcd.Endpoint
-	store, err := caliconode.Connect(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(caliconode.Connect(*config)).Or(t)
 	t.Cleanup(func() { _ = store.Close() })
 	pool6 := caliconode.Pool{CIDR: "fd00:10:244::/64", Encapsulation: caliconode.VXLAN}
 	pool4 := caliconode.Pool{Name: "vxlan", CIDR: "10.245.0.0/16", Encapsulation: caliconode.VXLAN}
-	if err := store.Initialize(t.Context(), "10.244.0.0/16", pool6, pool4); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Initialize(t.Context(), "10.244.0.0/16", pool6, pool4))
 	return store
 }
 
 // machine starts calico-node on a machine with every kind of tunnel and connects pods.
 func machine(t *testing.T, store *caliconode.Datastore, name string, last byte, pods int) *caliconode.Agent {
 	t.Helper()
-	agent, err := store.Start(t.Context(), caliconode.Host{
+	agent := must.Get(store.Start(t.Context(), caliconode.Host{
 		Name: name, KubernetesNode: name, Address: netip.AddrFrom4([4]byte{172, 30, 0, last}),
 		IPIP: true, VXLAN: true, VXLANv6: true, Wireguard: true, WireguardV6: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	for i := range pods {
-		if _, err := agent.PodNetwork().Add(t.Context(), pod(name, i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(agent.PodNetwork().Add(t.Context(), pod(name, i))).Or(t)
 	}
 	return agent
 }

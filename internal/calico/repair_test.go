@@ -12,21 +12,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// Each kind that a program repairs is repaired by one write, which the journal undoes byte for byte, and what only a
-// person can end is refused.
+// Each of the sixteen disagreements is found in a real etcd exactly once, in both address families, and nothing else with it. Each that a program
+// repairs is repaired by one write, which the journal undoes byte for byte, and what only a person can end is refused.
 func TestRepairsEndADisagreementAndCanBeUndone(t *testing.T) {
 	t.Parallel()
 	w := newIPAMWorld(t)
+	if found := w.check(t); len(found) > 0 {
+		t.Fatalf("nothing is planted, and found are %+v", found)
+	}
 	for _, family := range []string{"ipv4", "ipv6"} {
 		plants := w.etcdPlants(t, family)
 		for _, m := range ipamcheck.Meanings() {
+			if plants[m.Kind] == nil {
+				t.Fatalf("kind %s is not planted", m.Kind)
+			}
 			plants[m.Kind]()
 			planted := w.etcd.Dump(t)
 			found := w.check(t)
-			if len(found) != 1 {
-				t.Fatalf("%s: found %+v", m.Kind, found)
+			if len(found) != 1 || found[0].Kind != m.Kind {
+				t.Fatalf("%s in %s: found %+v", m.Kind, family, found)
 			}
 			repair, err := w.store.PlanRepair(t.Context(), found[0])
 			if m.Repair == "" {
@@ -45,6 +52,9 @@ func TestRepairsEndADisagreementAndCanBeUndone(t *testing.T) {
 			w.expectRepaired(t, m.Kind, planted, repair.Change)
 			w.reset(t)
 		}
+	}
+	if found := w.check(t); len(found) > 0 {
+		t.Errorf("nothing is planted any more, and found are %+v", found)
 	}
 }
 
@@ -97,10 +107,7 @@ func TestRepairsHoldOnlyInTheStateTheyWereDecidedIn(t *testing.T) {
 		}
 		plants[m.Kind]()
 		x := w.check(t)[0]
-		repair, err := w.store.PlanRepair(t.Context(), x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		repair := must.Get(w.store.PlanRepair(t.Context(), x)).Or(t)
 		for key, seen := range repair.seen {
 			now := w.etcd.Dump(t)[key]
 			if seen == 0 {
@@ -128,10 +135,7 @@ func TestRepairsRespectTheLockAndOtherKeys(t *testing.T) {
 	t.Parallel()
 	w := newIPAMWorld(t)
 	w.etcdPlants(t, "ipv4")[ipamcheck.HandleMissing]()
-	repair, err := w.store.PlanRepair(t.Context(), w.check(t)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	repair := must.Get(w.store.PlanRepair(t.Context(), w.check(t)[0])).Or(t)
 	w.put(t, clusterInformationKey, strings.Replace(w.base[clusterInformationKey], `"datastoreReady":true`, `"datastoreReady":false`, 1))
 	if err := w.store.ApplyRepair(t.Context(), repair); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("a locked datastore: %v", err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func everybody(string, string) bool { return true }
@@ -76,28 +77,19 @@ func TestPodsOfSeveralSandboxes(t *testing.T) {
 func TestAnEarlierSandboxGoesWhileTheEndpointStands(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
-	s, err := OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(OpenEtcd(EtcdConfig{Endpoints: []string{etcd.Endpoint}})).Or(t)
 	t.Cleanup(func() { _ = s.Close() })
 	ctx := t.Context()
 	living := EndpointRef{Namespace: "default", Name: "n1-k8s-p-eth0"}
 	put := func(key, value string) int64 {
 		t.Helper()
-		resp, err := etcd.Client.Put(ctx, key, value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(etcd.Client.Put(ctx, key, value)).Or(t)
 		return resp.Header.Revision
 	}
 	put(clusterInformationKey, `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default"},"spec":{"datastoreReady":true}}`)
 	guard := Guard{Host: "n1", Revision: put(nodeKey("n1"), `{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{"name":"n1"},"spec":{}}`)}
 	block := netip.MustParsePrefix("10.0.0.0/30")
-	key, err := blockKey(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(blockKey(block)).Or(t)
 	put(key, sandboxBlock("10.0.0.0/30", [2]string{"n1", "a"}, [2]string{"n1", "b"}))
 	living.Revision = put(endpointKey(living.Namespace, living.Name),
 		`{"kind":"WorkloadEndpoint","apiVersion":"projectcalico.org/v3","metadata":{"name":"n1-k8s-p-eth0","namespace":"default"},`+
@@ -122,9 +114,7 @@ func TestAnEarlierSandboxGoesWhileTheEndpointStands(t *testing.T) {
 		t.Fatalf("although the endpoint was written since: %v", err)
 	}
 	old.Living = living
-	if err := s.RemoveLeftovers(ctx, guard, []Leftover{old}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.RemoveLeftovers(ctx, guard, []Leftover{old}))
 	if found, err = s.PodHoldings(ctx, 0, everybody); err != nil || found.Count != 2 || len(found.Doubled) != 0 {
 		t.Errorf("left are %+v, %v", found, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // What shows that a machine runs is read as Calico's own programs write it: what its Felix reports, the time of its
@@ -21,16 +23,11 @@ func TestReadsSignsOfLife(t *testing.T) {
 	agent := machine(t, w.calico, "n1", 1, 2)
 	machine(t, w.calico, "n2", 2, 0)
 	at := time.Now().Truncate(time.Second)
-	if err := agent.ReportStatus(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, agent.ReportStatus(t.Context(), at))
 	w.put(t, resourcePrefixes()["CalicoNodeStatus"]+"s", fmt.Sprintf(
 		`{"kind":"CalicoNodeStatus","metadata":{"name":"s"},"spec":{"node":"n1"},"status":{"lastUpdated":%q}}`, at.UTC().Format(time.RFC3339)))
 	got := w.read(t, "n1")
-	snapshot, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(w.store.Snapshot(t.Context())).Or(t)
 	reports, err := w.store.Reports(t.Context(), snapshot.Revision, []string{"n2", "n1"})
 	if err != nil || len(reports) != 1 || reports[0].Host != "n1" || !reports[0].At.Equal(at) || reports[0].Revision < got.node.Revision {
 		t.Errorf("got reports %+v, %v; want that of n1 at %s", reports, err, at)

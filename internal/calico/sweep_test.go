@@ -11,27 +11,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // sweep is what the datastore holds now.
 func (w *world) sweep(t *testing.T) Sweep {
 	t.Helper()
-	s, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sweep, err := w.store.Sweep(t.Context(), s.Revision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(w.store.Snapshot(t.Context())).Or(t)
+	sweep := must.Get(w.store.Sweep(t.Context(), s.Revision)).Or(t)
 	return sweep
 }
 
 func (w *world) put(t *testing.T, key, value string) {
 	t.Helper()
-	if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.etcd.Client.Put(t.Context(), key, value)).Or(t)
 }
 
 func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
@@ -50,10 +44,7 @@ func TestASweepFindsHostsAndOrphanedHandles(t *testing.T) {
 		t.Errorf("of machines that live:\n%s", diff)
 	}
 
-	orphan, err := n2.LeaveOrphanedHandle(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	orphan := must.Get(n2.LeaveOrphanedHandle(t.Context())).Or(t)
 	swept := w.sweep(t)
 	if len(swept.OrphanedHandles) != 1 || swept.OrphanedHandles[0].ID != orphan || swept.OrphanedHandles[0].Revision == 0 {
 		t.Fatalf("got orphaned handles %v, want %s", swept.OrphanedHandles, orphan)
@@ -108,9 +99,7 @@ func TestDeleteHandles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n1 := machine(t, w.calico, "n1", 1, 1)
-	if _, err := n1.LeaveOrphanedHandle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n1.LeaveOrphanedHandle(t.Context())).Or(t)
 	orphans := w.sweep(t).OrphanedHandles
 	before := w.etcd.Dump(t)
 	changed := []Handle{{ID: orphans[0].ID, Revision: orphans[0].Revision - 1}}
@@ -120,9 +109,7 @@ func TestDeleteHandles(t *testing.T) {
 	if diff := cmp.Diff(before, w.etcd.Dump(t)); diff != "" {
 		t.Fatalf("a conflict wrote:\n%s", diff)
 	}
-	if err := w.store.DeleteHandles(t.Context(), orphans); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.DeleteHandles(t.Context(), orphans))
 	for key := range before {
 		if strings.HasSuffix(key, orphans[0].ID) {
 			delete(before, key)
@@ -149,14 +136,8 @@ func TestPeersThatMentionAHost(t *testing.T) {
 	peer("by-name", `{"nodeSelector":"kubernetes.io/hostname == 'n1'","peerIP":"192.0.2.1","asNumber":64512}`)
 	peer("of-another", `{"nodeSelector":"kubernetes.io/hostname == 'n11'","peerIP":"172.30.0.11","asNumber":64512}`)
 	peer("by-nothing", `{"nodeSelector":"all()","peerSelector":"route-reflector == 'true'"}`)
-	s, err := w.store.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := w.store.Hosts(t.Context(), s.Revision, []string{"n1", "n10"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(w.store.Snapshot(t.Context())).Or(t)
+	hosts := must.Get(w.store.Hosts(t.Context(), s.Revision, []string{"n1", "n10"})).Or(t)
 	want := []string{
 		"BGPPeer by-address peers with its address 172.30.0.1",
 		"BGPPeer by-name names it in the selector kubernetes.io/hostname == 'n1'",

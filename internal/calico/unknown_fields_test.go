@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // newerBlock is a block as a Calico writes it that is newer than the library of this program: fields of the block and of its attributes are unknown here, and
@@ -25,24 +27,15 @@ const newerBlock = `{"cidr":"10.0.0.0/30","affinity":"host:n1","affinityClaimTim
 
 func stored(t *testing.T, block *model.AllocationBlock) *storedBlock {
 	t.Helper()
-	value, err := json.Marshal(block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := decodeBlock(model.BlockKey{CIDR: block.CIDR}, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(json.Marshal(block)).Or(t)
+	s := must.Get(decodeBlock(model.BlockKey{CIDR: block.CIDR}, value)).Or(t)
 	s.AllocationBlock = block
 	return s
 }
 
 func newer(t *testing.T) *storedBlock {
 	t.Helper()
-	block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(newerBlock))
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(newerBlock))).Or(t)
 	return block
 }
 
@@ -61,9 +54,7 @@ func exactly(t *testing.T, value []byte) any {
 func released(t *testing.T) *storedBlock {
 	t.Helper()
 	block := newer(t)
-	if _, err := releaseFromBlock(block, "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}, cooldown{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(releaseFromBlock(block, "n1", []Assignment{{Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1}}, cooldown{})).Or(t)
 	return block
 }
 
@@ -74,10 +65,7 @@ var newerReleased = strings.NewReplacer("[0,1,2,null]", "[null,0,1,null]", `"una
 
 func TestReleasingKeepsWhatANewerCalicoWrote(t *testing.T) {
 	t.Parallel()
-	got, err := released(t).encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(released(t).encode()).Or(t)
 	if diff := cmp.Diff(exactly(t, []byte(newerReleased)), exactly(t, got)); diff != "" {
 		t.Errorf("more than the address is changed (-want +got):\n%s", diff)
 	}
@@ -97,14 +85,8 @@ func TestAnObjectKeepsWhatANewerCalicoWrote(t *testing.T) {
 		"a handle":    {`{"handleID":"h","block":{"x":2},"new":9007199254740993}`, `{"handleID":"h","block":{"x":1},"new":9007199254740993}`, withCount},
 		"an affinity": {`{"state":"confirmed","new":[9007199254740993]}`, `{"state":"pendingDeletion","new":[9007199254740993]}`, withState},
 	} {
-		object, err := parseCustomResource("IPAMBlock", whole(test.spec))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := test.change(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(parseCustomResource("IPAMBlock", whole(test.spec))).Or(t)
+		got := must.Get(test.change(object)).Or(t)
 		if diff := cmp.Diff(exactly(t, whole(test.want)), exactly(t, got)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -122,10 +104,7 @@ func withState(o *customResource) ([]byte, error) {
 // What says something of an address that this program does not know may give it to another machine: it is neither released nor taken for a pod's leftover.
 func TestAnAddressWithASecondOwnerIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	block, err := translateBlock(newer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(translateBlock(newer(t))).Or(t)
 	got := []string{}
 	for _, a := range block.Allocations {
 		got = append(got, a.Unknown)
@@ -164,14 +143,8 @@ func TestAnAddressOfAVirtualMachineIsLeftAlone(t *testing.T) {
 		`{"node":"n1","namespace":"default","pod":"a","timestamp":"2026-01-01 00:00:00 UTC","vm-uid":"9","vmi-uid":"1","vmi":""}`: "vm-uid",
 	} {
 		value := strings.Replace(newerBlock, `{"handle_id":"a","secondary":{"node":"n1"}}`, `{"handle_id":"a","secondary":`+secondary+`}`, 1)
-		block, err := decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(value))
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen, err := translateBlock(block)
-		if err != nil {
-			t.Fatal(err)
-		}
+		block := must.Get(decodeBlock(blockModelKey(netip.MustParsePrefix("10.0.0.0/30")), []byte(value))).Or(t)
+		seen := must.Get(translateBlock(block)).Or(t)
 		first := seen.Allocations[0]
 		got := first.Unknown
 		if got == "" {
@@ -192,29 +165,20 @@ func TestEtcdKeepsWhatANewerCalicoWrote(t *testing.T) {
 	w := newWorld(t)
 	machine(t, w.calico, "n1", 1, 0)
 	cidr := netip.MustParsePrefix("10.0.0.0/30")
-	key, err := blockKey(cidr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(blockKey(cidr)).Or(t)
 	const handle = "/calico/ipam/v2/handle/a"
 	put := func(key, value string) {
 		t.Helper()
-		if _, err := w.etcd.Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	put(key, newerBlock)
 	put(handle, `{"block":{"10.0.0.0/30":1,"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
 	guard := w.read(t, "n1").guard()
 	address := HeldAddress{Block: cidr, Address: netip.MustParseAddr("10.0.0.0"), Handle: "a", Sequence: 1, Attributes: map[string]string{"node": "n1"}}
-	if err := w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{{Address: address.Address, Handle: "a", Sequence: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.ReleaseAddresses(t.Context(), guard, cidr, []Assignment{{Address: address.Address, Handle: "a", Sequence: 1}}))
 	w.holds(t, key, newerReleased)
 	w.holds(t, handle, `{"block":{"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
-	if err := w.store.RestoreAddress(t.Context(), "n1", address, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.RestoreAddress(t.Context(), "n1", address, false))
 	w.holds(t, handle, `{"block":{"10.0.0.0/30":1,"10.9.0.0/30":1},"deleted":false,"new":9007199254740993}`)
 	got := w.etcd.Dump(t)[key]
 	if !strings.Contains(got, `"alternate":{"node":"n2","pod":"target"}`) || !strings.Contains(got, `"limits":{"max":9007199254740995}`) {

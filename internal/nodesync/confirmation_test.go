@@ -91,39 +91,6 @@ func TestAwaiting(t *testing.T) {
 	}
 }
 
-// The hash is that of the confirmation: given, it lets these machines pass, and nothing waits any more; another machine that goes waits again.
-func TestWhatIsConfirmedWaitsNoMore(t *testing.T) {
-	t.Parallel()
-	for _, gone := range []int{5, 30} {
-		c := DefaultConfig()
-		w := vanished(40, gone)
-		w.Memory = MakePlan(w, c).Memory
-		waits := w.Memory.Awaiting
-		w.Now = start.Add(c.Grace + time.Second)
-		w.Confirmation = waits.Confirmation(w.Now.Add(time.Hour))
-		if until, refused := waits.ConfirmedBy(w.Confirmation, w.Now); refused != "" || !until.Equal(w.Now.Add(time.Hour)) {
-			t.Errorf("the confirmation %q holds until %s: %s", w.Confirmation, until, refused)
-		}
-		if _, refused := waits.ConfirmedBy(w.Confirmation, w.Now.Add(2*time.Hour)); !strings.Contains(refused, "expired") {
-			t.Errorf("two hours later: %q", refused)
-		}
-		p := MakePlan(w, c)
-		cleaned := map[string]bool{}
-		for _, s := range p.Steps {
-			cleaned[s.Subject().Host] = true
-		}
-		if len(cleaned) != gone || p.Memory.Awaiting.Hash != "" {
-			t.Errorf("%d of %d are cleaned, and %+v waits", len(cleaned), gone, p.Memory.Awaiting)
-		}
-		again := vanished(40, gone+5)
-		again.Now, again.Memory, again.Confirmation = w.Now, p.Memory, w.Confirmation
-		p = MakePlan(again, c)
-		if p.Memory.Awaiting.Hash == waits.Hash || p.Memory.Awaiting.Count != 5 || p.Memory.Awaiting.Machines[0] != fmt.Sprintf("node-%02d", gone) {
-			t.Errorf("five more are gone, and %+v waits", p.Memory.Awaiting)
-		}
-	}
-}
-
 // The time alone changes nothing of what waits, so that it is not saved again and again.
 func TestWhatWaitsStaysTheSame(t *testing.T) {
 	t.Parallel()

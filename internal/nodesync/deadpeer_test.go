@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // deadPeer is a machine that is gone, with one address in its block. Its Calico Node has another name, and so has that of a machine that lives.
@@ -29,14 +31,9 @@ func deadPeer(c Config, foreign Allocation) World {
 func withoutNode(t *testing.T, c Config, foreign Allocation, memory Memory, empty bool) World {
 	t.Helper()
 	memory.SavedAt = start
-	text, err := json.Marshal(memory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(memory)).Or(t)
 	var kept Memory
-	if err := json.Unmarshal(text, &kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &kept))
 	w := deadPeer(c, foreign)
 	w.Now = start.Add(24 * time.Hour)
 	w.Memory = kept.Recalled(w.Now.Add(-c.Grace), c)

@@ -13,7 +13,7 @@ import (
 // many leftovers wait for that; afterwards each pod is read once for the plan that removes its leftovers.
 func TestPodsAreReadWhenTheirMachineIsWell(t *testing.T) {
 	t.Parallel()
-	const pods = 1500
+	const pods = 400
 	f := newFlat("m1", "m2")
 	f.config.MaxLeftovers = 10 * pods // no person is needed
 	for i := range pods {

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // flat is a cluster with machines and pods, and what Calico's datastore holds under the names of pods.
@@ -168,30 +169,6 @@ func (f *flat) untilSteps(t *testing.T, atLeast time.Duration) Plan {
 	}
 }
 
-// A kubelet that was dead while its pods were deleted by force still takes them down when it is back: be it that its Node was not Ready
-// meanwhile, or that nobody has said so.
-func TestLeftoversOfAMachineThatComesBack(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(f *flat, m *flatMachine, back bool){
-		"the Node was not Ready": func(f *flat, m *flatMachine, back bool) { m.ready, m.working, m.readySince = back, back, f.now },
-		"the Node stayed Ready":  func(_ *flat, m *flatMachine, back bool) { m.working = back },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFlat("a")
-			f.run("a", "gone")
-			f.settle(time.Hour)
-			change(f, f.machines["a"], false)
-			f.vanish("gone")
-			if f.settle(3 * time.Hour); len(f.held) != 2 {
-				t.Fatalf("removed while the kubelet is dead: %v", f.held)
-			}
-			change(f, f.machines["a"], true)
-			f.untilSteps(t, f.config.LeftoverAge)
-		})
-	}
-}
-
 func TestANodeThatDoesNotSaySinceWhenItIsReady(t *testing.T) {
 	t.Parallel()
 	f := newFlat("a")
@@ -285,14 +262,9 @@ func TestWhyALeftoverWaitsIsReported(t *testing.T) {
 	since := ", found since " + start.Format(time.RFC3339)
 	expect := func(p Plan, want string) {
 		t.Helper()
-		text, err := json.Marshal(p.Memory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(p.Memory)).Or(t)
 		var kept Memory
-		if err := json.Unmarshal(text, &kept); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &kept))
 		if !slices.Equal(kept.AlsoRemove, f.config.AlsoRemove) || len(kept.PodLeftovers) != 1 || !strings.HasSuffix(kept.PodLeftovers[0].Message, want) {
 			t.Fatalf("reported %v %+v, want %s", kept.AlsoRemove, kept.PodLeftovers, want)
 		}
@@ -337,25 +309,6 @@ func TestLeftoversOfStaticPodsStay(t *testing.T) {
 	f.vanish("proxy-a")
 	if f.settle(3 * time.Hour); len(f.held) != 2 {
 		t.Errorf("held are %v", f.held)
-	}
-}
-
-// An old sighting is not that of what has changed since: the age begins again.
-func TestALeftoverThatChangedIsAnother(t *testing.T) {
-	t.Parallel()
-	f := newFlat("a")
-	f.run("a", "gone")
-	f.vanish("gone")
-	f.round()
-	f.pass(f.config.SweepPeriod)
-	f.vanish("gone")
-	clear(f.held)
-	f.run("a", "gone") // another address under the same name
-	f.vanish("gone")
-	f.round()
-	f.pass(firstHold)
-	if p := f.round(); len(p.Steps) > 0 {
-		t.Errorf("removed after one sweep:\n%s", p)
 	}
 }
 

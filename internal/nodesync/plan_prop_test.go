@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var (
@@ -394,9 +395,7 @@ func TestARejoinStopsEverything(t *testing.T) {
 			guards[n.Name] = n.Revision
 		}
 		for _, s := range steps[:cut] {
-			if err := m.apply(s, guards); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.apply(s, guards))
 		}
 		// Either its kubelet has registered already, or only its calico-node has started: then the guard alone must stop the steps.
 		m.rejoin(of, rapid.Bool().Draw(t, "registered") || m.nodes[of.Host].Implied)
@@ -526,23 +525,4 @@ func TestMassGuardHoldsOverTime(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute)
 		}
 	})
-}
-
-// What is watched going needs nobody's help, however much it is.
-func TestHalfOfAClusterThatScalesDownIsCleaned(t *testing.T) {
-	t.Parallel()
-	m := &model{kubernetes: map[string]bool{}, nodes: map[string]CalicoNode{}, sightings: map[string]bool{}, revision: 1}
-	for i := range 200 {
-		name := "node-" + string(rune('a'+i/26)) + string(rune('a'+i%26))
-		m.nodes[name] = CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}}
-		if i%2 == 0 {
-			m.kubernetes[name] = true
-		} else {
-			m.sightings[name] = true
-		}
-	}
-	var memory Memory
-	if _, ok := m.settle(start, &memory, DefaultConfig(), 100); !ok || len(m.nodes) != 100 {
-		t.Errorf("nodes left: got %d, want 100", len(m.nodes))
-	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -23,17 +25,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file)).Or(t)
 	if got != string(want) {
 		t.Errorf("%s differs, run with -update if that is meant:\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
@@ -119,10 +114,7 @@ func examplePlan() Plan {
 func TestPlanText(t *testing.T) { golden(t, "plan.golden", examplePlan().String()) }
 
 func TestPlanJSON(t *testing.T) {
-	text, err := json.MarshalIndent(examplePlan(), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(examplePlan(), "", "  ")).Or(t)
 	golden(t, "plan.json.golden", string(text)+"\n")
 }
 
@@ -181,53 +173,6 @@ func TestClusterGates(t *testing.T) {
 	}
 }
 
-// What the mass guard holds back it lets go when the same nodes were watched going.
-func TestMassGuardIsForWhatWasNotWitnessed(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	m := &model{kubernetes: map[string]bool{}, nodes: map[string]CalicoNode{}, sightings: map[string]bool{}, revision: 1}
-	for _, name := range names {
-		m.nodes[name] = CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}}
-		m.kubernetes[name] = true
-	}
-	for _, name := range names[:4] {
-		delete(m.kubernetes, name)
-	}
-	var memory Memory
-	now, _ := m.settle(start, &memory, c, 20)
-	if len(m.nodes) != len(names) {
-		t.Fatalf("%d nodes are left of %d, want all: four were gone unobserved, the guard allows three", len(m.nodes), len(names))
-	}
-	for _, name := range names[:4] {
-		m.sightings[name] = true
-	}
-	m.settle(now, &memory, c, 20)
-	if len(m.nodes) != len(names)-4 {
-		t.Errorf("%d nodes are left, want %d: the deletions were watched", len(m.nodes), len(names)-4)
-	}
-}
-
-// Something that writes the Calico Node lives there, whatever Kubernetes says: the grace period begins again.
-func TestAWriteToTheCalicoNodeRestartsTheGracePeriod(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	w := exampleWorld()
-	w.Memory = MakePlan(w, c).Memory
-	w.Now = w.Now.Add(c.Grace + time.Second)
-	w.Calico.Nodes[2].Revision = 300
-	p := MakePlan(w, c)
-	for _, s := range p.Steps {
-		if s.Subject().Host == "gone" {
-			t.Fatalf("planned %s", s)
-		}
-	}
-	w.Memory = p.Memory
-	w.Now = w.Now.Add(c.Grace)
-	if p := MakePlan(w, c); !strings.Contains(p.String(), "remove Calico Node gone") {
-		t.Errorf("after a second grace period: got\n%s", p)
-	}
-}
-
 func TestConfigValidation(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*Config){
@@ -253,24 +198,6 @@ func TestConfigValidation(t *testing.T) {
 }
 
 func orphan(name string) CalicoNode { return CalicoNode{Name: name, Implied: true} }
-
-// Where Calico Nodes have other names than their Kubernetes Nodes, a host without a Node may be any live machine.
-func TestOrphansWhereNamesDiffer(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	w := exampleWorld()
-	w.Calico.Nodes = []CalicoNode{orphan("10.1.0.7")}
-	for _, name := range []string{"a", "b", "c"} {
-		w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: "10.1.0." + name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
-	}
-	p := MakePlan(w, c)
-	for _, r := range p.Refusals {
-		if r.Of.Host == "10.1.0.7" && r.Gate == GateAmbiguousName {
-			return
-		}
-	}
-	t.Errorf("got plan\n%swant the orphan refused", p)
-}
 
 // What an earlier process saved counts only if that process was at work until lately.
 func TestMemoryAges(t *testing.T) {
@@ -351,58 +278,6 @@ func TestEvidenceSetsThePace(t *testing.T) {
 	}
 }
 
-// Who comes with a datastore that nobody has cleaned for years confirms what is stale, by the hash that the refusal names; the hash is good for these
-// machines and no others.
-func TestAConfirmationOpensOverlap(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	for _, oneShot := range []bool{false, true} {
-		c.OneShot = oneShot
-		if oneShot {
-			c.Grace = 0
-		}
-		w := World{Now: start, Kubernetes: Kubernetes{Synced: true}, Calico: Calico{Ready: true, Binding: Binding{Implied: true}}}
-		for i := range 10 {
-			name := fmt.Sprintf("node-%d", i)
-			w.Calico.Nodes = append(w.Calico.Nodes, CalicoNode{Name: name, Revision: 1, OrchRefs: []OrchRef{{OrchestratorKubernetes, name}}})
-			if i < 4 {
-				w.Kubernetes.Nodes = append(w.Kubernetes.Nodes, KubernetesNode{Name: name, UID: name})
-				continue
-			}
-			w.Kubernetes.Lookups = append(w.Kubernetes.Lookups, Lookup{Node: name, Verdict: VerdictGone})
-			w.Kubernetes.RunningPods = append(w.Kubernetes.RunningPods, RunningPods{Node: name})
-			w.Calico.Hosts = append(w.Calico.Hosts, Host{Name: name})
-		}
-		p := MakePlan(w, c)
-		if len(p.Steps) > 0 || len(p.Refusals) != 1 || p.Refusals[0].Gate != GateOverlap {
-			t.Fatalf("%+v", p)
-		}
-		message := p.Refusals[0].Message
-		_, after, _ := strings.Cut(message, ConfirmAnnotation+"=")
-		if oneShot {
-			_, after, _ = strings.Cut(message, "--confirm=")
-		}
-		hash, _, _ := strings.Cut(after, "/")
-		if !strings.Contains(message, "only 4 of 10 Calico Nodes") || !strings.Contains(message, "--min-overlap-percent") || len(hash) != 12 {
-			t.Fatalf("%s", message)
-		}
-		w.Memory, w.Confirmation = p.Memory, hash+"/"+start.Add(time.Hour).Format(time.RFC3339)
-		w.Memory = MakePlan(w, c).Memory
-		w.Now = start.Add(c.Grace + time.Second)
-		cleaned := map[string]bool{}
-		for _, s := range MakePlan(w, c).Steps {
-			cleaned[s.Subject().Host] = true
-		}
-		if len(cleaned) != 6 {
-			t.Errorf("one shot %t: %d machines are cleaned after a confirmation, want 6: %v", oneShot, len(cleaned), MakePlan(w, c).Refusals)
-		}
-		w.Memory, w.Kubernetes.Nodes = Memory{}, w.Kubernetes.Nodes[:3] // one more is gone
-		if p := MakePlan(w, c); len(p.Steps) > 0 || p.Refusals[0].Gate != GateOverlap || !strings.Contains(p.Refusals[0].Message, "which are other nodes") {
-			t.Errorf("the confirmation is for others: %+v", p)
-		}
-	}
-}
-
 // Where Calico is configured to wait before an address is assigned again, a block goes when its last address has cooled down, and not before.
 func TestABlockStaysUntilItsAddressesHaveCooledDown(t *testing.T) {
 	t.Parallel()
@@ -452,57 +327,35 @@ func removes(plan Plan, block netip.Prefix) bool {
 	})
 }
 
-// An address of a virtual machine is not its host's alone.
-func TestAnAddressOfAVirtualMachineStays(t *testing.T) {
+// What a newer Calico says of an address, or that it is a virtual machine's, may make it a living machine's as well: it stays in its block, and the
+// plan says why.
+func TestAnAddressOfWhichMoreIsSaidStays(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(a *Allocation){
-		"belongs to virtual machine vms/v":                               func(a *Allocation) { a.VirtualMachine = "vms/v" },
+		`"alternate"`:                      func(a *Allocation) { a.Unknown = "alternate" },
+		"belongs to virtual machine vms/v": func(a *Allocation) { a.VirtualMachine = "vms/v" },
 		"belongs to a virtual machine that moves, and is that of target": func(a *Allocation) { a.AlternateHost = "target" },
 	} {
 		c := DefaultConfig()
 		w := exampleWorld()
 		w.Memory = MakePlan(w, c).Memory
 		w.Now = w.Now.Add(c.Grace + 12*time.Second)
-		block := w.Calico.Hosts[0].Blocks[0]
-		change(&block.Allocations[0])
+		blocks := w.Calico.Hosts[0].Blocks
+		own, borrowed := &blocks[0].Allocations[0], &blocks[1].Allocations[0]
+		change(own)
+		change(borrowed)
 		plan := MakePlan(w, c)
-		if removes(plan, block.CIDR) || !strings.Contains(plan.String(), want) {
-			t.Errorf("%s: got\n%s", want, plan)
-		}
-	}
-}
-
-// What a newer Calico says of an address may make it a living machine's as well: it stays in its block, and the plan
-// says why.
-func TestAnAddressOfWhichANewerCalicoSaysMoreStays(t *testing.T) {
-	t.Parallel()
-	c := DefaultConfig()
-	w := exampleWorld()
-	w.Memory = MakePlan(w, c).Memory
-	w.Now = w.Now.Add(c.Grace + 12*time.Second)
-	blocks := w.Calico.Hosts[0].Blocks
-	blocks[0].Allocations[0].Unknown, blocks[1].Allocations[0].Unknown = "alternate", "alternate"
-	plan := MakePlan(w, c)
-	for _, step := range plan.Steps {
-		if s, ok := step.(ReleaseAddresses); ok {
-			for _, a := range s.Addresses {
-				if a.Address == blocks[0].Allocations[0].Address || a.Address == blocks[1].Allocations[0].Address {
-					t.Errorf("the plan releases it: %s", s)
-				}
+		for _, step := range plan.Steps {
+			if s, ok := step.(ReleaseAddresses); ok && slices.ContainsFunc(s.Addresses, func(a Reservation) bool { return a.Address == own.Address || a.Address == borrowed.Address }) {
+				t.Errorf("%s: the plan releases it: %s", want, s)
 			}
 		}
-		if s, ok := step.(RemoveAffinity); ok && s.DeleteBlock && s.CIDR == blocks[0].CIDR {
-			t.Errorf("its block goes: %s", s)
+		said := slices.DeleteFunc(plan.Refusals, func(r Refusal) bool {
+			return r.Gate != GateForeignAddress || r.Of.Host != "gone" || !strings.Contains(r.Message, want)
+		})
+		if removes(plan, blocks[0].CIDR) || len(said) != 2 {
+			t.Errorf("%s: want a refusal for each block, got\n%s", want, plan)
 		}
-	}
-	var said []string
-	for _, r := range plan.Refusals {
-		if r.Gate == GateForeignAddress && r.Of.Host == "gone" && strings.Contains(r.Message, `"alternate"`) {
-			said = append(said, r.Message)
-		}
-	}
-	if len(said) != 2 {
-		t.Errorf("refusals that name the attribute: got %q, want one for each block", said)
 	}
 }
 

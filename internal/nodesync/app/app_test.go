@@ -13,13 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // asProgram makes the test binary run the command itself, since logging and metrics are set up once per process.
@@ -54,19 +53,11 @@ func TestResponsesAreNotCompressed(t *testing.T) {
 	defer server.Close()
 	o := newOptions()
 	o.manager.Master = server.URL
-	config, err := o.Cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(o.Cluster()).Or(t)
 	config.Insecure = true // nothing is sent but the question
-	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	transport := must.Get(rest.HTTPClientFor(config)).Or(t)
 	response, err := transport.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = response.Body.Close()
 	if accepted != "" {
 		t.Errorf("Accept-Encoding is %q", accepted)
@@ -78,10 +69,10 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte("not: [a kubeconfig"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	etcd := "ETCD_ENDPOINTS=http://127.0.0.1:1"
+	must.Do(t, os.WriteFile(kubeconfig, []byte("not: [a kubeconfig"), 0o600))
+	file := filepath.Join(dir, "entry.json")
+	must.Do(t, os.WriteFile(file, []byte(`{"host":"n1"}`), 0o600))
+	etcd, journal := "ETCD_ENDPOINTS=http://127.0.0.1:1", "--journal-dir="+dir
 	cases := map[string]struct {
 		env  []string
 		args []string
@@ -99,6 +90,23 @@ func TestBadInput(t *testing.T) {
 		"a kubeconfig that is none": {[]string{etcd}, []string{"--kubeconfig", kubeconfig}, "--kubeconfig"},
 		"a missing kubeconfig":      {[]string{etcd}, []string{"-kubeconfig", filepath.Join(dir, "none")}, "cannot be read"},
 		"an unparsable address":     {[]string{etcd}, []string{"--metrics-bind-address=nonsense"}, "--metrics-bind-address"},
+
+		"an unknown journal":             {[]string{etcd}, []string{"--journal=disk"}, `--journal "disk" is unknown: it must be configmaps, folder or none`},
+		"a folder that is not named":     {[]string{etcd}, []string{"--journal=folder"}, "--journal=folder needs --journal-dir"},
+		"ConfigMaps and a folder":        {[]string{etcd}, []string{"--journal=configmaps", journal, "--leader-election-namespace=a"}, "contradict each other: drop one of them"},
+		"none and a folder":              {[]string{etcd}, []string{"--journal=none", journal}, "contradict each other: drop one of them"},
+		"ConfigMaps, nobody knows where": {[]string{etcd}, []string{"--journal=configmaps"}, "--journal=configmaps needs --leader-election-namespace outside of a Pod"},
+		"a journal that is not there":    {[]string{etcd}, []string{"--journal-dir=/nowhere"}, `--journal-dir "/nowhere" cannot be written`},
+		"no retention at all":            {[]string{etcd}, []string{"--journal-retention=0s"}, "--journal-retention is 0s: it must be at least 1h"},
+		"no entry at all":                {[]string{etcd}, []string{"--journal-max-entries=0"}, "--journal-max-entries is 0: it must be at least 1"},
+
+		"restore: nothing named":        {[]string{etcd}, []string{"restore"}, "name a machine or an entry of the journal; 'calico-node-sync restore --list' shows"},
+		"restore: no namespace":         {[]string{etcd}, []string{"restore", "n1"}, "name with --namespace the one in which the controller runs"},
+		"restore: two namespaces":       {[]string{etcd}, []string{"restore", "n1", "--namespace=a", "--leader-election-namespace=b"}, "contradict each other: drop one of them"},
+		"restore: no cluster":           {[]string{etcd}, []string{"restore", "n1", "--namespace=a"}, "no API server is configured: pass --kubeconfig"},
+		"restore: nothing to list":      {nil, []string{"restore", "--list"}, "no namespace is known"},
+		"restore: a file that is none":  {[]string{etcd}, []string{"restore", "/nowhere/entry.json"}, "no such file"},
+		"restore: not a journal's file": {[]string{etcd}, []string{"restore", file}, "is not an entry of the journal"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -131,26 +139,5 @@ func TestAnUntrustedEtcdEndsTheProgram(t *testing.T) {
 				t.Errorf("got exit code %d and %q, want 1 and %q with what to check", code, out, c.want)
 			}
 		})
-	}
-}
-
-// The flags are a contract with manifests: names and defaults.
-func TestFlags(t *testing.T) {
-	t.Parallel()
-	want := map[string]string{
-		"datastore-type": "", "mode": "enforce", "dry-run": "false", "grace-period": "5m0s", "min-overlap-percent": "50",
-		"mass-guard-nodes": "3", "mass-guard-percent": "10", "mass-guard-window": "1h0m0s", "nodes-per-round": "5", "round-interval": "5s",
-		"resync-period": "5m0s", "kubeconfig": "", "master": "", "leader-elect": "false", "metrics-bind-address": ":8443",
-		"health-probe-bind-address": ":8081", "log-format": "auto", "v": "0",
-	}
-	got := map[string]string{}
-	NewCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })
-	for name, value := range want {
-		if actual, ok := got[name]; !ok || actual != value {
-			t.Errorf("--%s: got default %q (there: %v), want %q", name, actual, ok, value)
-		}
-	}
-	if Component != "calico-node-sync" || controller.LeaseName != "calico-node-sync.nodes.mooring.dev" {
-		t.Error("the component's name or its Lease has changed: two versions would lead at once")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // hold makes a Lease that somebody renewed so long ago, and returns its namespace, which is a new one.
@@ -37,9 +38,7 @@ func hold(t *testing.T, cluster *controlplane.Cluster, prefix, holder string, ag
 		ObjectMeta: metav1.ObjectMeta{Name: controller.LeaseName},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, AcquireTime: &renewed, LeaseDurationSeconds: &lasts},
 	}
-	if _, err := cluster.Client.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cluster.Client.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{})).Or(t)
 	return namespace
 }
 
@@ -47,10 +46,7 @@ func hold(t *testing.T, cluster *controlplane.Cluster, prefix, holder string, ag
 func newNamespace(t *testing.T, cluster *controlplane.Cluster, prefix string) string {
 	t.Helper()
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
-	object, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	object = must.Get(cluster.Client.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})).Or(t)
 	t.Cleanup(func() {
 		_ = cluster.Client.CoordinationV1().Leases(object.Name).Delete(context.Background(), controller.LeaseName, metav1.DeleteOptions{})
 	})
@@ -152,17 +148,12 @@ func TestApplyGoesOnWithWhatAControllerKept(t *testing.T) {
 	if err != nil || len(node.Kvs) != 1 {
 		t.Fatalf("the Calico Node: got %v (%v)", node, err)
 	}
-	live, err := client.New(s.cluster.Config, client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(client.New(s.cluster.Config, client.Options{Scheme: runtime.NewScheme()})).Or(t)
 	now, state := time.Now(), &controller.ConfigMapState{Client: live, Namespace: namespace, Name: controller.StateName}
 	memory := nodesync.Memory{SavedAt: now, Absences: []nodesync.Absence{
 		{CalicoNode: s.name("0"), KubernetesNode: s.name("0"), Since: now.Add(-time.Hour), Revision: node.Kvs[0].ModRevision},
 	}}
-	if err := state.Save(t.Context(), memory); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, state.Save(t.Context(), memory))
 	args := []string{"--leader-election-namespace=" + namespace, "--grace-period=30m"}
 	code, out := s.run("apply", append(args, "--yes")...)
 	if code != 0 || strings.Contains(out, "waiting") || !strings.Contains(out, "absent for 1h0m") {

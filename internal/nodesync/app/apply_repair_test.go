@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // disagree puts three disagreements into the scene's datastore, of which a program repairs two, and returns what the
@@ -18,9 +20,7 @@ import (
 func (s *scene) disagree(machine, handle string) map[string]string {
 	s.t.Helper()
 	dump := s.etcd.Dump(s.t)
-	if _, err := s.etcd.Client.Delete(s.t.Context(), "/calico/ipam/v2/handle/"+handle); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.etcd.Client.Delete(s.t.Context(), "/calico/ipam/v2/handle/"+handle)).Or(s.t)
 	for key, value := range dump {
 		switch {
 		case strings.HasPrefix(key, "/calico/ipam/v2/host/"+s.name(machine)+"/"):
@@ -30,9 +30,7 @@ func (s *scene) disagree(machine, handle string) map[string]string {
 		default:
 			continue
 		}
-		if _, err := s.etcd.Client.Put(s.t.Context(), key, value); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.etcd.Client.Put(s.t.Context(), key, value)).Or(s.t)
 	}
 	return s.etcd.Dump(s.t)
 }
@@ -85,9 +83,7 @@ func TestApplyRepair(t *testing.T) {
 	}
 	expect(0, "restore", []string{"unchanged: /calico/ipam/v2/"}, files...)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name("journal")}}
-	if _, err := s.cluster.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.cluster.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})).Or(t)
 	expect(2, "apply", made, "--repair", "--yes", "--grace-period=1ms", "--leader-election-namespace", namespace.Name)
 	code, out := program(t, s.env(), "restore", "--kubeconfig", s.cluster.Kubeconfig, "--namespace", namespace.Name, "--list", "ipam repair")
 	if code != 0 || strings.Count(out, "ipam repair") != 2 {

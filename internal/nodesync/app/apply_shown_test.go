@@ -10,20 +10,16 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // fence marks the Calico Node of a machine as a clean-up does that was cut short.
 func (s *scene) fence(e *errand, machine string) {
 	s.t.Helper()
-	snapshot, err := e.store.Snapshot(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	snapshot := must.Get(e.store.Snapshot(s.t.Context())).Or(s.t)
 	for _, n := range snapshot.Nodes {
 		if n.Name == s.name(machine) {
-			if _, err := e.store.AnnotateNode(s.t.Context(), n.Name, n.Revision, nodesync.FenceAnnotation, n.Name); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Get(e.store.AnnotateNode(s.t.Context(), n.Name, n.Revision, nodesync.FenceAnnotation, n.Name)).Or(s.t)
 		}
 	}
 }
@@ -36,16 +32,13 @@ func TestApplyRemovesNothingOfAMachineThatItShowedAlive(t *testing.T) {
 	s.fence(e, "1")
 	s.fence(e, "2")
 	before := s.left("1")
-	err := e.run(t.Context(), func(_ context.Context, _ *account, plan nodesync.Plan) error {
+	must.Do(t, e.run(t.Context(), func(_ context.Context, _ *account, plan nodesync.Plan) error {
 		if text := plan.String(); strings.Count(text, "withdraw the fence") != 2 {
 			t.Errorf("shown: %s", text)
 		}
 		s.leave("1")
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if left := s.left("1"); len(left) != len(before) {
 		t.Errorf("of the machine that was shown alive %v are left of %v:\n%s", left, before, out)
 	}

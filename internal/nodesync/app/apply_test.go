@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/screen"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The main job: what is gone goes, what lives stays, what is left alone is told, and a second run has nothing to do.
@@ -206,13 +207,10 @@ func TestApplyTouchesOnlyWhatItHasShown(t *testing.T) {
 	s := newScene(t, "apply-shown", 5)
 	s.leave("0")
 	e, out := s.errand()
-	err := e.run(t.Context(), func(context.Context, *account, nodesync.Plan) error {
+	must.Do(t, e.run(t.Context(), func(context.Context, *account, nodesync.Plan) error {
 		s.leave("1")
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if keys := s.left("0"); len(keys) > 0 {
 		t.Errorf("of what was shown there is still %v", keys)
 	}
@@ -231,10 +229,7 @@ func TestApplyTouchesOnlyWhatItHasShown(t *testing.T) {
 // errand is the work of an apply of the scene.
 func (s *scene) errand() (*errand, *bytes.Buffer) {
 	s.t.Helper()
-	store, err := calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{s.etcd.Endpoint}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	store := must.Get(calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{s.etcd.Endpoint}})).Or(s.t)
 	s.t.Cleanup(func() { _ = store.Close() })
 	config := nodesync.DefaultConfig()
 	config.Grace, config.Pace = 0, time.Second

@@ -15,28 +15,24 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // connect connects a pod that exists in Kubernetes to a machine.
 func (s *scene) connect(machine, name string) (handle string) {
 	s.t.Helper()
 	s.cluster.AllowPods(s.t, "default", "default")
-	stored, err := s.cluster.Client.CoreV1().Pods("default").Create(s.t.Context(), &corev1.Pod{
+	stored := must.Get(s.cluster.Client.CoreV1().Pods("default").Create(s.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.name(name)},
 		Spec: corev1.PodSpec{
 			NodeName: s.name(machine), Containers: []corev1.Container{{Name: "c", Image: "i"}}, AutomountServiceAccountToken: new(bool),
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() {
 		now := int64(0)
 		_ = s.cluster.Client.CoreV1().Pods("default").Delete(context.Background(), stored.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
-	if _, err := s.agents[machine].PodNetwork().Add(s.t.Context(), stored); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.agents[machine].PodNetwork().Add(s.t.Context(), stored)).Or(s.t)
 	return caliconode.HandleID(stored)
 }
 
@@ -53,9 +49,7 @@ func TestDoctorIPAM(t *testing.T) {
 	if len(well.Findings) != 1 {
 		t.Errorf("nothing disagrees, but:\n%s", finding.Text(well.Findings, 0))
 	}
-	if _, err := s.etcd.Client.Delete(t.Context(), "/calico/ipam/v2/handle/"+handle); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.etcd.Client.Delete(t.Context(), "/calico/ipam/v2/handle/"+handle)).Or(t)
 	before := s.etcd.Revision(t)
 	ill := examine(t, s.settings(), as...)
 	ill.expect(t, finding.Warning, string(ipamcheck.HandleMissing), "1 × handle that is missing for addresses: 1 address is assigned in block 10.244.")

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // diagnosis is what doctor -o json prints.
@@ -102,9 +103,7 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	key := "/calico/resources/v3/projectcalico.org/clusterinformations/default"
 	info := s.etcd.Dump(t)[key]
 	put := func(value string) {
-		if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	put(strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1))
 	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "does not report datastoreReady")
@@ -126,9 +125,7 @@ func (s *scene) plant() (one, two string) {
 		Template: template("calico-node", "node:v3.31.0", corev1.EnvVar{Name: "ETCD_ENDPOINTS", Value: s.etcd.Endpoint}),
 	}}
 	sets := s.cluster.Client.AppsV1().DaemonSets("kube-system")
-	if _, err := sets.Create(s.t.Context(), set, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(sets.Create(s.t.Context(), set, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() { _ = sets.Delete(context.Background(), "calico-node", metav1.DeleteOptions{}) })
 	s.start("reflector", "")
 	s.start("0-again", s.name("0"))
@@ -136,9 +133,7 @@ func (s *scene) plant() (one, two string) {
 	s.createNode(s.name("short"))
 	s.createNode(s.name("lonely"))
 	s.leave("1")
-	if _, err := s.etcd.Client.Put(s.t.Context(), "/calico/resources/v3/projectcalico.org/nodes/"+s.name("broken"), "{"); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.etcd.Client.Put(s.t.Context(), "/calico/resources/v3/projectcalico.org/nodes/"+s.name("broken"), "{")).Or(s.t)
 	return one, two
 }
 
@@ -155,9 +150,7 @@ func (s *scene) deploy(name, image string, env ...corev1.EnvVar) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(name, image, env...),
 	}}
-	if _, err := deployments.Create(s.t.Context(), deployment, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(deployments.Create(s.t.Context(), deployment, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() { _ = deployments.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 }
 
@@ -185,10 +178,7 @@ func (s *scene) versions(namespaces ...string) map[string]string {
 	sets, err := s.cluster.Client.AppsV1().DaemonSets("").List(ctx, list)
 	add("DaemonSet", versionsOf(sets.Items, func(o *appsv1.DaemonSet) metav1.Object { return o }), err)
 	for _, namespace := range append(namespaces, "default") {
-		leases, err := s.cluster.Client.CoordinationV1().Leases(namespace).List(ctx, list)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		leases := must.Get(s.cluster.Client.CoordinationV1().Leases(namespace).List(ctx, list)).Or(s.t)
 		for _, l := range leases.Items {
 			out["Lease "+namespace+"/"+l.Name] = l.ResourceVersion
 		}
@@ -245,21 +235,14 @@ func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
 // kubeconfigAs is a kubeconfig that acts as somebody else.
 func kubeconfigAs(t *testing.T, file, user string) string {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(clientcmd.LoadFromFile(file)).Or(t)
 	for name := range config.AuthInfos {
 		config.AuthInfos[name].Impersonate = user
 		config.AuthInfos[name].ImpersonateGroups = []string{"system:authenticated"}
 	}
-	if err := clientcmdapi.FlattenConfig(config); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, clientcmdapi.FlattenConfig(config))
 	out := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, clientcmd.WriteToFile(*config, out))
 	return out
 }
 

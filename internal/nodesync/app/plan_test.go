@@ -4,57 +4,22 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
-	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
-	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/mooring-dev/mooring/internal/sim/caliconode"
-	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The plan command against a real API server and a real etcd: what it prints, its exit codes, and that it writes nothing.
 func TestPlanCommand(t *testing.T) {
-	logrus.SetLevel(logrus.PanicLevel)
-	cluster, etcd := controlplane.Shared(t), testkit.NewEtcd(t)
-	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, etcd.Endpoint
-	store, err := caliconode.Connect(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Initialize(t.Context(), "10.244.0.0/16"); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"plan-a", "plan-b", "plan-c"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := cluster.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cluster.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-		host := caliconode.Host{Name: name, KubernetesNode: name, Address: netip.AddrFrom4([4]byte{172, 30, 9, byte(i + 1)}), IPIP: true}
-		if _, err := store.Start(t.Context(), host); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plan := func(args ...string) (int, string) {
-		return program(t, []string{"ETCD_ENDPOINTS=" + etcd.Endpoint}, append([]string{"plan", "--kubeconfig", cluster.Kubeconfig}, args...)...)
-	}
-	before := etcd.Revision(t)
+	s := newScene(t, "plan", 3)
+	plan := func(args ...string) (int, string) { return s.run("plan", args...) }
+	before := s.etcd.Revision(t)
 	if code, out := plan(); code != 2 || !strings.Contains(out, "record that this datastore belongs to the cluster") {
 		t.Errorf("the first plan ever: got exit code %d and %q, want 2 and the binding of the cluster", code, out)
 	}
-	if err := cluster.Client.CoreV1().Nodes().Delete(t.Context(), "plan-b", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.leave("1")
 	code, out := plan("--grace-period=0s", "-o", "json")
 	var parsed struct {
 		Steps []struct{ Kind string } `json:"steps"`
@@ -73,9 +38,7 @@ func TestPlanCommand(t *testing.T) {
 	if code, out := plan("-o", "xml"); code != 1 || !strings.Contains(out, "use one of text, json, yaml") {
 		t.Errorf("an unknown output: got exit code %d and %q", code, out)
 	}
-	if after := etcd.Revision(t); after != before {
-		t.Errorf("the store moved from revision %d to %d", before, after)
-	}
+	s.expectRevision(before, "plans")
 }
 
 // Names and keys that somebody has written into the datastore reach no terminal as they are.
@@ -91,9 +54,7 @@ func TestNoKeyReachesATerminalRaw(t *testing.T) {
 		"/calico/ipam/v2/host/evil\x1b[31m/ipv4/block/10.244.99.0-26":             `{"state":"confirmed"}`,
 		"/calico/resources/v3/projectcalico.org/hostendpoints/evil-host-endpoint": `{"kind":"HostEndpoint","spec":{"node":"evil\u001b[5m"}}`,
 	} {
-		if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	for _, command := range [][]string{{"plan", "--grace-period=0s"}, {"apply", "--grace-period=0s", "--yes"}, {"doctor"}} {
 		_, out := s.run(command[0], command[1:]...)

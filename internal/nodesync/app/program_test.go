@@ -18,19 +18,17 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The program as it runs in a cluster, from a machine that leaves to its being put back: what it removes is kept in ConfigMaps, and Events on its
 // Deployment tell of it. In report mode it does neither.
 func TestTheProgramKeepsAndTells(t *testing.T) {
 	s := newScene(t, "told", 3)
-	namespace, err := s.cluster.Client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "told-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := must.Get(s.cluster.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "told-"}}, metav1.CreateOptions{})).Or(t)
 	labels := map[string]string{"app": "x"}
-	deployment, err := s.cluster.Client.AppsV1().Deployments(namespace.Name).Create(t.Context(), &appsv1.Deployment{
+	deployment := must.Get(s.cluster.Client.AppsV1().Deployments(namespace.Name).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: controller.DeploymentName},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -38,10 +36,7 @@ func TestTheProgramKeepsAndTells(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			},
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{})).Or(t)
 	start := func(args ...string) *testkit.Process {
 		args = append([]string{
 			"--kubeconfig", s.cluster.Kubeconfig, "--leader-elect", "--leader-election-namespace", namespace.Name, "--metrics-bind-address=0",
@@ -52,10 +47,7 @@ func TestTheProgramKeepsAndTells(t *testing.T) {
 		return p
 	}
 	reasons := func() []string {
-		list, err := s.cluster.Client.CoreV1().Events(namespace.Name).SearchWithContext(t.Context(), scheme.Scheme, deployment)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(s.cluster.Client.CoreV1().Events(namespace.Name).SearchWithContext(t.Context(), scheme.Scheme, deployment)).Or(t)
 		var out []string
 		for _, event := range list.Items {
 			out = append(out, event.Reason)

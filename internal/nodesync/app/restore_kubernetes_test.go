@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // onlyFile is the one file of a folder.
@@ -34,10 +35,7 @@ func onlyFile(t *testing.T, dir string) string {
 func kubernetesDatastore(t *testing.T, api *controlplane.Cluster) (resource func(plural string) dynamic.ResourceInterface) {
 	t.Helper()
 	api.InstallCalicoCRDs(t)
-	raw, err := dynamic.NewForConfig(api.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(dynamic.NewForConfig(api.Config)).Or(t)
 	resource = func(plural string) dynamic.ResourceInterface {
 		return raw.Resource(schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: plural})
 	}
@@ -45,9 +43,7 @@ func kubernetesDatastore(t *testing.T, api *controlplane.Cluster) (resource func
 		"apiVersion": "crd.projectcalico.org/v1", "kind": "ClusterInformation", "metadata": map[string]any{"name": "default"},
 		"spec": map[string]any{"datastoreReady": true},
 	}}
-	if _, err := resource("clusterinformations").Create(t.Context(), info, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(resource("clusterinformations").Create(t.Context(), info, metav1.CreateOptions{})).Or(t)
 	t.Cleanup(func() {
 		_ = resource("clusterinformations").Delete(context.Background(), "default", metav1.DeleteOptions{})
 	})
@@ -60,10 +56,7 @@ func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest
 	api := controlplane.Shared(t)
 	resource := kubernetesDatastore(t, api)
 	t.Cleanup(func() { _ = resource("hostendpoints").Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	system, err := api.Client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	system := must.Get(api.Client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})).Or(t)
 	objects := []calico.Object{
 		{Key: "/apis/crd.projectcalico.org/v1/hostendpoints/" + name, Revision: 1, Value: `{"apiVersion":"crd.projectcalico.org/v1","kind":"HostEndpoint",` +
 			`"metadata":{"name":"` + name + `"},"spec":{"node":"gone","interfaceName":"eth0"}}`},
@@ -72,9 +65,7 @@ func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest
 	restore := func(cluster string) (int, string) {
 		dir := t.TempDir()
 		entry := controller.Entry{Time: time.Now(), ClusterUID: cluster, Host: "gone", KubernetesNode: "gone", Objects: objects}
-		if err := (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry))
 		return program(t, []string{"DATASTORE_TYPE=kubernetes"}, "restore", "--kubeconfig="+api.Kubeconfig, onlyFile(t, dir))
 	}
 	if code, out := restore("another"); code != 1 || !strings.Contains(out, "check ETCD_ENDPOINTS and --kubeconfig") {
@@ -83,10 +74,7 @@ func TestRestoreIntoTheKubernetesDatastore(t *testing.T) { //nolint:paralleltest
 	if code, out := restore(string(system.UID)); code != 0 || out != "restored "+objects[0].Key+"\n" {
 		t.Errorf("got exit code %d and %q, want 0 and what was restored", code, out)
 	}
-	got, err := resource("hostendpoints").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(resource("hostendpoints").Get(t.Context(), name, metav1.GetOptions{})).Or(t)
 	if node, _, _ := unstructured.NestedString(got.Object, "spec", "node"); node != "gone" {
 		t.Errorf("restored %v", got.Object)
 	}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,44 +21,15 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
-
-// Bad input to restore is one sentence, and nothing is written.
-func TestRestoreRefusesBadInput(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "entry.json")
-	if err := os.WriteFile(file, []byte(`{"host":"n1"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	etcd := "ETCD_ENDPOINTS=http://127.0.0.1:1"
-	for name, c := range map[string]struct {
-		env  []string
-		args []string
-		want string
-	}{
-		"nothing named":        {[]string{etcd}, nil, "name a machine or an entry of the journal; 'calico-node-sync restore --list' shows"},
-		"no namespace":         {[]string{etcd}, []string{"n1"}, "name with --namespace the one in which the controller runs"},
-		"two namespaces":       {[]string{etcd}, []string{"n1", "--namespace=a", "--leader-election-namespace=b"}, "contradict each other: drop one of them"},
-		"no cluster":           {[]string{etcd}, []string{"n1", "--namespace=a"}, "no API server is configured: pass --kubeconfig"},
-		"nothing to list":      {nil, []string{"--list"}, "no namespace is known"},
-		"a file that is none":  {[]string{etcd}, []string{"/nowhere/entry.json"}, "no such file"},
-		"not a journal's file": {[]string{etcd}, []string{file}, "is not an entry of the journal"},
-	} {
-		code, out := program(t, c.env, append([]string{"restore"}, c.args...)...)
-		if code != 1 || !strings.HasPrefix(out, "error: ") || !strings.Contains(out, c.want) {
-			t.Errorf("%s: got exit code %d and %q, want 1 and %q", name, code, out, c.want)
-		}
-	}
-}
 
 // putClusterInformation writes Calico's ClusterInformation as Calico and the controller do.
 func putClusterInformation(t *testing.T, etcd *testkit.Etcd, ready, uid string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default",`+
 		`"annotations":{"nodes.mooring.dev/cluster-uid":%q}},"spec":{"datastoreReady":%s}}`, uid, ready)
-	if _, err := etcd.Client.Put(t.Context(), "/calico/resources/v3/projectcalico.org/clusterinformations/default", text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(etcd.Client.Put(t.Context(), "/calico/resources/v3/projectcalico.org/clusterinformations/default", text)).Or(t)
 }
 
 // A journal that the controller wrote is put back by the command.
@@ -71,9 +40,7 @@ func TestRestoreCommand(t *testing.T) {
 	key := "/calico/resources/v3/projectcalico.org/nodes/n1"
 	dir := t.TempDir()
 	entry := controller.Entry{Time: time.Now(), ClusterUID: "ours", Host: "n1", KubernetesNode: "n1", Objects: []calico.Object{{Key: key, Revision: 3, Value: value}}}
-	if err := (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (controller.FolderJournal{Dir: dir}).Record(t.Context(), entry))
 	file := onlyFile(t, dir)
 	restore := func() (int, string) {
 		return program(t, []string{"ETCD_ENDPOINTS=" + etcd.Endpoint}, "restore", file)
@@ -96,9 +63,7 @@ func TestRestoreCommand(t *testing.T) {
 	if code, out := restore(); code != 0 || out != "unchanged: "+key+" is there just as it was\n" {
 		t.Errorf("again: got exit code %d and %q, want 0, since it is there as it was", code, out)
 	}
-	if _, err := etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(etcd.Client.Put(t.Context(), key, strings.Replace(value, "uid-1", "uid-2", 1))).Or(t)
 	if code, out := restore(); code != 2 || !strings.Contains(out, "machine n1 has joined again") {
 		t.Errorf("onto a machine that is back: got exit code %d and %q, want 2 and a refusal", code, out)
 	}
@@ -131,15 +96,9 @@ type archive struct {
 func newArchive(t *testing.T) *archive {
 	t.Helper()
 	cluster, etcd := controlplane.Shared(t), testkit.NewEtcd(t)
-	namespace, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restore-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	journal, err := controller.NewConfigMapJournal(cluster.Config, namespace.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := must.Get(cluster.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restore-"}}, metav1.CreateOptions{})).Or(t)
+	journal := must.Get(controller.NewConfigMapJournal(cluster.Config, namespace.Name)).Or(t)
 	putClusterInformation(t, etcd, "true", "ours")
 	return &archive{t: t, etcd: etcd, journal: journal, namespace: namespace.Name}
 }
@@ -147,22 +106,16 @@ func newArchive(t *testing.T) *archive {
 // record keeps an entry of a machine, so many minutes after an hour ago.
 func (a *archive) record(host string, minutes int, objects ...calico.Object) {
 	a.t.Helper()
-	err := a.journal.Record(a.t.Context(), controller.Entry{
+	must.Do(a.t, a.journal.Record(a.t.Context(), controller.Entry{
 		Time: time.Now().Add(time.Duration(minutes-60) * time.Minute), ClusterUID: "ours", Host: host, KubernetesNode: host,
 		Because: host + " is gone", Objects: objects,
-	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	}))
 }
 
 // entries are the names of a machine's entries, oldest first by what they say themselves.
 func (a *archive) entries(host string) []string {
 	a.t.Helper()
-	all, err := a.journal.List(a.t.Context())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	all := must.Get(a.journal.List(a.t.Context())).Or(a.t)
 	var names []string
 	for _, kept := range all {
 		if kept.Host == host {
@@ -226,14 +179,10 @@ func TestRestoreFromConfigMaps(t *testing.T) {
 	a.expect(0, "unchanged: "+nodeOf("n1", "").Key, false, "n1", "--dry-run")
 	a.expect(0, "restored "+nodeOf("n2", "").Key, true, a.entries("n2")[0])
 	a.expect(0, "restored "+nodeOf("n3", "").Key, true, controller.JournalPrefix+a.entries("n3")[0]+"-001")
-	if _, err := a.etcd.Client.Put(t.Context(), nodeOf("n4", "").Key, nodeOf("n4", "another").Value); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.etcd.Client.Put(t.Context(), nodeOf("n4", "").Key, nodeOf("n4", "another").Value)).Or(t)
 	a.expect(2, "machine n4 has joined again", false, "n4", "--dry-run")
 	a.expect(2, "machine n4 has joined again", false, "n4")
-	if _, err := a.etcd.Client.Put(t.Context(), felixOf("n5").Key, "{}"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.etcd.Client.Put(t.Context(), felixOf("n5").Key, "{}")).Or(t)
 	a.expect(2, "exists again and stays as it is", false, "n5", "--dry-run")
 	a.expect(2, "exists again and stays as it is", true, "n5")
 	a.record("ipam", 20, calico.Object{Key: "/calico/ipam/v2/host/ipam/ipv4/block/10.0.0.0-26", Value: "{}"})

@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // scene is a real API server and a real Calico datastore with machines on both sides. Scenes share the API server, so each has names of its own.
@@ -41,15 +42,10 @@ func newScene(t *testing.T, prefix string, machines int) *scene {
 	s := &scene{t: t, prefix: prefix + "-", cluster: controlplane.Shared(t), etcd: testkit.NewEtcd(t), agents: map[string]*caliconode.Agent{}}
 	config := apiconfig.NewCalicoAPIConfig()
 	config.Spec.DatastoreType, config.Spec.EtcdEndpoints = apiconfig.EtcdV3, s.etcd.Endpoint
-	store, err := caliconode.Connect(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(caliconode.Connect(*config)).Or(t)
 	s.calico = store
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Initialize(t.Context(), "10.244.0.0/16"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Initialize(t.Context(), "10.244.0.0/16"))
 	for i := range machines {
 		s.join(fmt.Sprint(i))
 	}
@@ -67,17 +63,13 @@ func (s *scene) join(machine string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-pod", UID: types.UID("uid-" + name)},
 		Spec:       corev1.PodSpec{NodeName: name, ServiceAccountName: "default"},
 	}
-	if _, err := agent.PodNetwork().Add(s.t.Context(), pod); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(agent.PodNetwork().Add(s.t.Context(), pod)).Or(s.t)
 }
 
 func (s *scene) createNode(name string) {
 	s.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.cluster.Client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.cluster.Client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() { s.drop(context.Background(), name) })
 }
 
@@ -140,9 +132,6 @@ func (s *scene) expectRevision(want int64, when string) {
 // reader reads the cluster live.
 func reader(t *testing.T, cluster *controlplane.Cluster) client.Reader {
 	t.Helper()
-	live, err := client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})).Or(t)
 	return live
 }

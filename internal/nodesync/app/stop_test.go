@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // A process that is told to end has nothing to complain of: it ends with exit code 0 and without a line of level ERROR, in either datastore, as the leader and
@@ -24,11 +25,8 @@ import (
 func TestACleanStopIsNoError(t *testing.T) { //nolint:paralleltest // ClusterInformation is the cluster's only one
 	s := newScene(t, "stopped", 2)
 	kubernetesDatastore(t, s.cluster)
-	namespace, err := s.cluster.Client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "stopped-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := must.Get(s.cluster.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "stopped-"}}, metav1.CreateOptions{})).Or(t)
 	for name, env := range map[string][]string{"etcdv3": s.env(), "kubernetes": {"DATASTORE_TYPE=kubernetes"}} {
 		for _, election := range []bool{false, true} {
 			for _, early := range []bool{true, false} {
@@ -58,9 +56,7 @@ func TestAStopBeforeTheServerRespondsIsNoError(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
 "users":[{"name":"a","user":{"token":"a"}}],"clusters":[{"name":"a","cluster":{"server":"https://%s"}}]}`, testkit.FreeAddress(t))
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	p := testkit.Start(t, filepath.Join(t.TempDir(), "log"), []string{"DATASTORE_TYPE=kubernetes", asProgram + "=1"}, os.Args[0], "--kubeconfig", kubeconfig,
 		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 	t.Cleanup(p.Stop)
@@ -98,10 +94,7 @@ func expectCleanStop(t *testing.T, p *testkit.Process) {
 // hadRounds reports whether the process at an address has had a round without an error.
 func hadRounds(t *testing.T, address string) bool {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)).Or(t)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return false

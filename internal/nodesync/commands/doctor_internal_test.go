@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Files that hold no certificate, or no key to it, are findings.
@@ -23,9 +24,7 @@ func TestDoctorReadsCertificates(t *testing.T) {
 	dir := t.TempDir()
 	ca, empty := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "empty")
 	testkit.WriteCA(t, ca)
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	expect := func(x *examination, severity finding.Severity, what string) {
 		t.Helper()
 		e := doctor.Evidence{Now: time.Now()}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // listCounter counts the lists that are asked for.
@@ -37,19 +38,14 @@ func TestPodsWithAddresses(t *testing.T) {
 	running := func(name, ip string, phase corev1.PodPhase) {
 		pod := podOn(s.name("x"), name)
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
-		created, err := s.api.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		created := must.Get(s.api.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})).Or(t)
 		t.Cleanup(func() {
 			now := int64(0)
 			_ = s.api.Client.CoreV1().Pods("default").Delete(context.Background(), created.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		})
 		created.Status.Phase, created.Status.PodIP = phase, ip
 		created.Status.PodIPs = []corev1.PodIP{{IP: ip}}
-		if _, err := s.api.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.api.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), created, metav1.UpdateOptions{})).Or(t)
 	}
 	running("a", "10.99.0.1", corev1.PodRunning)
 	running("b", "10.99.0.2", corev1.PodSucceeded)
@@ -64,10 +60,7 @@ func TestPodsWithAddresses(t *testing.T) {
 	want := []nodesync.PodAddress{{Address: few[0], Pod: "default/" + s.name("x") + "-a"}}
 	for _, addresses := range [][]netip.Addr{few, many} {
 		reader.lists.Store(0)
-		got, err := cluster.PodsWithAddresses(t.Context(), addresses)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(cluster.PodsWithAddresses(t.Context(), addresses)).Or(t)
 		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("asked for %d addresses:\n%s", len(addresses), diff)
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // askedServer counts what is asked of the API server.
@@ -47,26 +48,16 @@ func (c *askedServer) List(ctx context.Context, list client.ObjectList, options 
 // etcdCalls is how many requests about keys the stage's etcd has answered.
 func (s *stage) etcdCalls() (calls int) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.etcd.Endpoint+"/metrics", nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.etcd.Endpoint+"/metrics", nil)).Or(s.t)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body)).Or(s.t)
 	found := false
 	for line := range strings.Lines(string(text)) {
 		if labels, value, _ := strings.Cut(line, "} "); strings.HasPrefix(labels, "grpc_server_handled_total{") && strings.Contains(labels, "etcdserverpb.KV") {
 			var n float64
-			if _, err := fmt.Sscan(value, &n); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Get(fmt.Sscan(value, &n)).Or(s.t)
 			calls, found = calls+int(n), true
 		}
 	}
@@ -80,24 +71,17 @@ func (s *stage) etcdCalls() (calls int) {
 func (s *stage) costOf(machines ...string) (etcd, api int) {
 	s.t.Helper()
 	r := s.reconciler()
-	journal, err := NewConfigMapJournal(s.guarded(), newNamespace(s.t))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	journal := must.Get(NewConfigMapJournal(s.guarded(), newNamespace(s.t, s.api.Client))).Or(s.t)
 	c := &askedServer{Cluster: s.cluster, Client: journal.Client}
 	journal.Client, r.Journal, r.Cluster = c, journal, c
 	for _, machine := range machines {
 		s.leave(machine)
 	}
-	if _, err := r.pass(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(r.pass(s.t.Context())).Or(s.t)
 	s.clock.Step(r.Config.Grace)
 	c.calls.Store(0)
 	etcd = s.etcdCalls()
-	if _, err := r.pass(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(r.pass(s.t.Context())).Or(s.t)
 	etcd = s.etcdCalls() - etcd
 	left := s.etcd.Dump(s.t)
 	for _, machine := range machines {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +23,13 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // componentPage is the text of the component's page.
 func componentPage(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))).Or(t)
 	return string(page)
 }
 
@@ -40,15 +37,10 @@ func componentPage(t *testing.T) string {
 func newKubernetesEvents(t *testing.T, namespace string) *KubernetesEvents {
 	t.Helper()
 	cluster := controlplane.Shared(t)
-	reader, err := client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(client.New(cluster.Config, client.Options{Scheme: runtime.NewScheme()})).Or(t)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: cluster.Client.EventsV1()})
 	ctx, stop := context.WithCancel(context.Background())
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, broadcaster.StartRecordingToSinkWithContext(ctx))
 	t.Cleanup(func() { stop(); broadcaster.Shutdown() })
 	return &KubernetesEvents{
 		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), "calico-node-sync"), Reader: reader, Namespace: namespace, Deployment: DeploymentName,
@@ -60,7 +52,7 @@ func newKubernetesEvents(t *testing.T, namespace string) *KubernetesEvents {
 func newDeployment(t *testing.T, namespace string) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": "x"}
-	deployment, err := controlplane.Shared(t).Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
+	deployment := must.Get(controlplane.Shared(t).Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: DeploymentName},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -68,10 +60,7 @@ func newDeployment(t *testing.T, namespace string) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			},
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{})).Or(t)
 	return deployment
 }
 
@@ -92,52 +81,13 @@ func described(t *testing.T, namespace string, about runtime.Object, count int) 
 	return found
 }
 
-// Events of a clean-up stand on the Deployment, one for each machine with the Node as the related object, and kubectl describe finds them.
-// When nothing happens there are none.
-func TestEventsStandOnTheDeployment(t *testing.T) {
-	s := newStage(t, 4)
-	namespace := newNamespace(t)
-	deployment := newDeployment(t, namespace)
-	r := s.reconciler()
-	r.Events = newKubernetesEvents(t, namespace)
-	s.passTime(r, 20)
-	s.leave("0")
-	s.leave("1")
-	s.passTime(r, 8)
-	found := described(t, namespace, deployment, 2)
-	var nodes []string
-	for _, event := range found {
-		if event.Reason != ReasonMachineCleaned || event.Type != corev1.EventTypeNormal || event.ReportingController != "calico-node-sync" ||
-			event.Related == nil || event.Related.Kind != "Node" || !strings.Contains(event.Message, "objects removed") {
-			t.Errorf("got %+v", event)
-			continue
-		}
-		nodes = append(nodes, event.Related.Name)
-	}
-	slices.Sort(nodes)
-	if want := []string{s.name("0"), s.name("1")}; !slices.Equal(nodes, want) {
-		t.Errorf("Events about %v, want %v", nodes, want)
-	}
-	s.passTime(r, 100)
-	described(t, namespace, deployment, 2)
-	all, err := s.api.Client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "reportingComponent=calico-node-sync"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range all.Items {
-		if event.Namespace == metav1.NamespaceDefault || event.Series != nil {
-			t.Errorf("an Event elsewhere, or told again and again: %+v", event)
-		}
-	}
-}
-
 // Without a Deployment the Namespace is what Events are about, in that namespace, since the API server would take one without a namespace in its
 // reference in "default" only.
 func TestEventsWithoutADeployment(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
 	for name, deployment := range map[string]string{"none is there": DeploymentName, "none is named": ""} {
-		namespace := newNamespace(t)
+		namespace := newNamespace(t, controlplane.Shared(t).Client)
 		e := newKubernetesEvents(t, namespace)
 		e.Deployment = deployment
 		e.Record(t.Context(), Event{Warning: true, Reason: ReasonHeldByOverlap, Action: "Judge", Note: strings.Repeat("x", longestNote)})
@@ -148,7 +98,7 @@ func TestEventsWithoutADeployment(t *testing.T) {
 		}
 	}
 	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Namespace: newNamespace(t)}, EventTime: metav1.NewMicroTime(time.Now()),
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Namespace: newNamespace(t, controlplane.Shared(t).Client)}, EventTime: metav1.NewMicroTime(time.Now()),
 		ReportingController: "c", ReportingInstance: "i", Action: "a", Reason: "r", Type: corev1.EventTypeNormal,
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "x"},
 	}
@@ -174,7 +124,7 @@ func (u *unreachable) Get(ctx context.Context, key client.ObjectKey, object clie
 // An API server that did not respond once is asked again: the Namespace is not what Events are about for ever after.
 func TestTheDeploymentIsLookedForAgain(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t)
+	namespace := newNamespace(t, controlplane.Shared(t).Client)
 	deployment := newDeployment(t, namespace)
 	e := newKubernetesEvents(t, namespace)
 	e.Reader = &unreachable{Reader: e.Reader, failures: 1}

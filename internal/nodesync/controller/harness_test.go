@@ -29,7 +29,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) {
@@ -37,12 +38,12 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// stage is a real API server and a real Calico datastore with machines on both sides. The Nodes of a stage carry its prefix, since stages
-// of one package share the API server.
+// stage is an API server and a real Calico datastore with machines on both sides. The API server is simulated for a change, and real in CI and at
+// night. The Nodes of a stage carry its prefix, since stages of one package share the API server.
 type stage struct {
 	t       *testing.T
 	prefix  string
-	api     *controlplane.Cluster
+	api     *cluster.Cluster
 	etcd    *testkit.Etcd
 	calico  *caliconode.Datastore
 	store   *calico.Etcd
@@ -57,7 +58,7 @@ type stage struct {
 func newStage(t *testing.T, machines int) *stage {
 	t.Helper()
 	s := &stage{
-		t: t, prefix: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-", api: controlplane.Shared(t),
+		t: t, prefix: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + "-", api: cluster.Shared(t),
 		etcd: testkit.NewEtcd(t), clock: clocktesting.NewFakeClock(time.Now()), config: nodesync.DefaultConfig(),
 		agents: map[string]*caliconode.Agent{},
 	}
@@ -72,9 +73,7 @@ func newStage(t *testing.T, machines int) *stage {
 	s.follow()
 	if machines > 0 {
 		// The first round ever records the cluster; what the tests compare begins after that.
-		if _, err := s.reconciler().pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.reconciler().pass(t.Context())).Or(t)
 	}
 	return s
 }
@@ -94,18 +93,13 @@ func (s *stage) openDatastore() {
 		_ = s.store.Close()
 		_ = s.calico.Close()
 	})
-	if err := s.calico.Initialize(s.t.Context(), "10.244.0.0/16"); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.calico.Initialize(s.t.Context(), "10.244.0.0/16"))
 }
 
 // follow starts the watch on Nodes and waits until it is filled.
 func (s *stage) follow() {
 	s.t.Helper()
-	informers, err := cache.New(s.api.Config, cache.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	informers := must.Get(cache.New(s.api.Config, cache.Options{Scheme: runtime.NewScheme()})).Or(s.t)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -113,19 +107,11 @@ func (s *stage) follow() {
 		_ = informers.Start(ctx)
 	}()
 	s.t.Cleanup(func() { stop(); <-done })
-	informer, err := informers.GetInformer(ctx, NodeMetadata())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	reader, err := client.New(s.guarded(), client.Options{Scheme: runtime.NewScheme()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	informer := must.Get(informers.GetInformer(ctx, NodeMetadata())).Or(s.t)
+	reader := must.Get(client.New(s.guarded(), client.Options{Scheme: runtime.NewScheme()})).Or(s.t)
 	s.cluster = NewKubernetesCluster(reader, s.clock)
 	s.state = &ConfigMapState{Client: reader, Namespace: "default", Name: s.prefix + "state"}
-	if err := s.cluster.Follow(informer); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.cluster.Follow(informer))
 	testkit.Eventually(s.t, "the watch on Nodes", func() string {
 		if s.cluster.Synced() {
 			return ""
@@ -143,9 +129,7 @@ func (s *stage) join(machine string) {
 	s.createNode(machine)
 	s.startCalicoNode(machine)
 	for _, pod := range []string{"a", "b"} {
-		if _, err := s.agents[machine].PodNetwork().Add(s.t.Context(), podOn(name, pod)); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.agents[machine].PodNetwork().Add(s.t.Context(), podOn(name, pod))).Or(s.t)
 	}
 }
 
@@ -153,20 +137,15 @@ func (s *stage) createNode(machine string) {
 	s.t.Helper()
 	name := s.name(machine)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.api.Client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.api.Client.CoreV1().Nodes().Create(s.t.Context(), node, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() { s.dropNode(context.Background(), name) })
 }
 
 func (s *stage) startCalicoNode(machine string) {
 	s.t.Helper()
-	agent, err := s.calico.Start(s.t.Context(), caliconode.Host{
+	agent := must.Get(s.calico.Start(s.t.Context(), caliconode.Host{
 		Name: s.name(machine), KubernetesNode: s.name(machine), Address: netip.AddrFrom4([4]byte{172, 30, 0, machine[0]}), IPIP: true,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	})).Or(s.t)
 	s.agents[machine] = agent
 }
 
@@ -220,10 +199,7 @@ func (s *stage) settle(r *Reconciler) {
 	quiet := 0
 	for range 40 {
 		before := s.etcd.Revision(s.t)
-		next, err := r.pass(s.t.Context())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		next := must.Get(r.pass(s.t.Context())).Or(s.t)
 		if next >= r.Config.Resync && s.etcd.Revision(s.t) == before {
 			quiet++
 		}

@@ -6,17 +6,13 @@ package controller
 import (
 	"context"
 	"errors"
-	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/projectcalico/calico/libcalico-go/lib/options"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func (s *stage) nodeKey(machine string) string {
@@ -39,41 +35,8 @@ func (s *stage) gone(machines ...string) string {
 func (s *stage) passTime(r *Reconciler, rounds int) {
 	s.t.Helper()
 	for range rounds {
-		next, err := r.pass(s.t.Context())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		next := must.Get(r.pass(s.t.Context())).Or(s.t)
 		s.clock.Step(next)
-	}
-}
-
-func TestANodeThatIsToBeKeptIsKept(t *testing.T) {
-	s := newStage(t, 4)
-	node, err := s.calico.Client().Nodes().Get(t.Context(), s.name("0"), options.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.Annotations = map[string]string{nodesync.KeepAnnotation: "true"}
-	if _, err := s.calico.Client().Nodes().Update(t.Context(), node, options.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.leave("0")
-	s.leave("1")
-	s.passTime(s.reconciler(), 8)
-	if got := s.gone("0", "1", "2"); got != "1" {
-		t.Errorf("gone are the machines %q, want just 1", got)
-	}
-}
-
-func TestARunningPodHoldsItsMachineBack(t *testing.T) {
-	s := newStage(t, 3)
-	s.api.AllowPods(t, "default", "default")
-	s.runPod(s.name("0"), "still", corev1.PodRunning, "10.9.9.3")
-	s.leave("0")
-	r := s.reconciler()
-	s.passTime(r, 8)
-	if got := s.gone("0"); got != "" {
-		t.Error("the machine was removed although a pod runs there")
 	}
 }
 
@@ -109,72 +72,6 @@ func TestBrokenMachinesDoNotStarveOthers(t *testing.T) {
 	}
 	if rounds > 60 {
 		t.Errorf("%d rounds in an hour for machines that always fail, want at most one a minute", rounds)
-	}
-}
-
-// A handle that holds nothing readable is not a reason to crash, or to hold up its machine for ever.
-func TestBrokenHandles(t *testing.T) {
-	for name, value := range map[string]string{"empty": `{}`, "without counts": `{"block":null}`, "null": `null`} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t, 3)
-			for key := range s.etcd.Dump(t) {
-				if strings.HasPrefix(key, "/calico/ipam/v2/handle/ipip-tunnel-addr-"+s.name("0")) {
-					if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			s.leave("0")
-			s.passTime(s.reconciler(), 8)
-			if got := s.gone("0"); got != "0" {
-				t.Error("the machine was not cleaned up")
-			}
-		})
-	}
-}
-
-// What an earlier clean-up left of a machine whose Node somebody else removed is found by its affinities.
-func TestLeftoversOfANodeThatSomebodyElseRemoved(t *testing.T) {
-	s := newStage(t, 3)
-	want := s.etcd.Dump(t)
-	s.join("9")
-	if _, err := s.agents["9"].LeaveAffinityWithoutBlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s.leave("9")
-	// kube-controllers, or a person, removes the Node alone.
-	if _, err := s.etcd.Client.Delete(t.Context(), s.nodeKey("9")); err != nil {
-		t.Fatal(err)
-	}
-	s.passTime(s.reconciler(), 8)
-	s.expectUnchanged(want)
-}
-
-// A machine whose Calico Node was removed by mistake runs on, and its pods say so.
-func TestALiveMachineWithoutANodeIsLeftAlone(t *testing.T) {
-	s := newStage(t, 3)
-	s.api.AllowPods(t, "default", "default")
-	pod := podOn(s.name("0"), "b")
-	wep, err := s.calico.Client().WorkloadEndpoints().List(t.Context(), options.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ""
-	for _, item := range wep.Items {
-		if item.Spec.Pod == pod.Name {
-			address = netip.MustParsePrefix(item.Spec.IPNetworks[0]).Addr().String()
-		}
-	}
-	// In Kubernetes the machine goes by quite another name.
-	s.runPod(s.name("1"), "of-the-renamed", corev1.PodRunning, address)
-	s.leave("0")
-	if _, err := s.etcd.Client.Delete(t.Context(), s.nodeKey("0")); err != nil {
-		t.Fatal(err)
-	}
-	want := s.etcd.Revision(t)
-	s.passTime(s.reconciler(), 8)
-	if got := s.etcd.Revision(t); got != want {
-		t.Errorf("the store moved from revision %d to %d", want, got)
 	}
 }
 

@@ -18,11 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // flaky is a client some of whose writes fail, before or after they were made.
@@ -56,24 +57,19 @@ func (f *flaky) Delete(ctx context.Context, object client.Object, options ...cli
 
 var errLost = errors.New("connection reset by peer")
 
-// newNamespace makes a namespace for a journal of its own.
-func newNamespace(t *testing.T) string {
+// newNamespace makes a namespace.
+func newNamespace(t *testing.T, api kubernetes.Interface) string {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "journal-"}}
-	made, err := controlplane.Shared(t).Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "own-"}}
+	made := must.Get(api.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})).Or(t)
 	return made.Name
 }
 
 // newJournal returns a journal in a namespace of its own, with small parts, and the client through which it writes.
 func newJournal(t *testing.T, part int) (*ConfigMapJournal, *flaky) {
 	t.Helper()
-	journal, err := NewConfigMapJournal(controlplane.Shared(t).Config, newNamespace(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := cluster.Shared(t)
+	journal := must.Get(NewConfigMapJournal(api.Config, newNamespace(t, api.Client))).Or(t)
 	client := &flaky{Client: journal.Client}
 	journal.Client, journal.part = client, part
 	return journal, client
@@ -82,26 +78,18 @@ func newJournal(t *testing.T, part int) (*ConfigMapJournal, *flaky) {
 // configMaps are the ConfigMaps of a journal's namespace.
 func configMaps(t *testing.T, journal *ConfigMapJournal) []corev1.ConfigMap {
 	t.Helper()
-	list, err := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(cluster.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace).List(t.Context(), metav1.ListOptions{})).Or(t)
 	return list.Items
 }
 
 func mustRecord(t *testing.T, journal *ConfigMapJournal, entry Entry) {
 	t.Helper()
-	if err := journal.Record(t.Context(), entry); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, journal.Record(t.Context(), entry))
 }
 
 func mustList(t *testing.T, journal *ConfigMapJournal) []KeptEntry {
 	t.Helper()
-	kept, err := journal.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(journal.List(t.Context())).Or(t)
 	return kept
 }
 
@@ -135,10 +123,7 @@ func TestJournalInConfigMaps(t *testing.T) {
 		if len(found) != 1 || !found[0].Complete() || found[0].Parts < c.parts || found[0].Objects != len(c.entry.Objects) || found[0].Because != c.entry.Because {
 			t.Fatalf("%s: listed as %+v", host, found)
 		}
-		got, err := journal.Read(t.Context(), found[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(journal.Read(t.Context(), found[0])).Or(t)
 		if diff := cmp.Diff(c.entry, got); diff != "" {
 			t.Errorf("%s: not as it was recorded (-want +got):\n%s", host, diff)
 		}
@@ -289,9 +274,7 @@ func TestAnotherAttemptKeepsNothingNew(t *testing.T) {
 			future(sampleEntry("n1", 2), 100*time.Hour), future(changed, 101*time.Hour), future(changed, 101*time.Hour+time.Minute),
 			future(changed, 110*time.Hour),
 		} {
-			if err := r.keep(t.Context(), entry); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.keep(t.Context(), entry))
 		}
 		if count.recorded != c.want {
 			t.Errorf("%s: %d entries were recorded, want %d", name, count.recorded, c.want)
@@ -304,15 +287,10 @@ func TestRecordOverAnothersConfigMap(t *testing.T) {
 	t.Parallel()
 	journal, client := newJournal(t, 0)
 	entry := sampleEntry("n1", 2)
-	parts, err := journal.encode(entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := must.Get(journal.encode(entry)).Or(t)
 	parts[0].BinaryData[JournalKey] = []byte("something else")
 	parts[0].Labels, parts[0].Annotations = nil, nil
-	if err := client.Create(t.Context(), &parts[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.Create(t.Context(), &parts[0]))
 	if err := journal.Record(t.Context(), entry); !errors.Is(err, errJournal) || !strings.Contains(err.Error(), "already exists with other content") {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -336,9 +314,7 @@ func TestReadRefusesAChangedEntry(t *testing.T) {
 	if parts[0].BinaryData[JournalKey], err = (&ConfigMapJournal{}).compress(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Create(t.Context(), &parts[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.Create(t.Context(), &parts[0]))
 	kept := mustList(t, journal)
 	if len(kept) != 1 {
 		t.Fatalf("listed: %+v", kept)
@@ -353,15 +329,13 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	journal, client := newJournal(t, 600)
 	journal.Retention, journal.MaxEntries = 30*24*time.Hour, 3
-	api := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
+	api := cluster.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
 	for _, foreign := range []corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Name: "calico-config"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: JournalPrefix + "mine"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: map[string]string{JournalLabel: journalVersion}}},
 	} {
-		if _, err := api.Create(t.Context(), &foreign, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(api.Create(t.Context(), &foreign, metav1.CreateOptions{})).Or(t)
 	}
 	const day = 24 * time.Hour
 	for i, after := range []time.Duration{0, day, 2 * day, 3 * day, 3*day + time.Hour} {
@@ -414,11 +388,9 @@ func TestPruningKnowsWhatItSaw(t *testing.T) {
 	entry := sampleEntry("n1", 2)
 	mustRecord(t, journal, entry)
 	kept := mustList(t, journal)
-	api := controlplane.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
+	api := cluster.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
 	name := configMaps(t, journal)[0].Name
-	if err := api.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, api.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	mustRecord(t, journal, entry)
 	if err := journal.drop(t.Context(), kept[0]); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
@@ -428,26 +400,15 @@ func TestPruningKnowsWhatItSaw(t *testing.T) {
 	}
 }
 
-// powerless is the journal of an account that may do nothing.
-func powerless(t *testing.T, journal *ConfigMapJournal) *ConfigMapJournal {
-	t.Helper()
-	config := rest.CopyConfig(controlplane.Shared(t).Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
-	out, err := NewConfigMapJournal(config, journal.Namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // A whole clean-up with its journal in ConfigMaps: while the journal is refused nothing is touched; then the machine goes, and every byte of it comes
 // back. The folder's journal, kept alongside, holds the same.
 func TestCleanUpWithAJournalInConfigMaps(t *testing.T) {
 	s := newStage(t, 3)
 	want := s.ofHost(s.etcd.Dump(t), "0")
-	journal, _ := newJournal(t, 600)
+	journal, client := newJournal(t, 600)
+	client.before = func(int) error { return errLost }
 	r := s.reconciler()
-	r.Journal = powerless(t, journal)
+	r.Journal = journal
 	s.leave("0")
 	before := s.etcd.Revision(t)
 	s.passTime(r, 8)
@@ -457,6 +418,7 @@ func TestCleanUpWithAJournalInConfigMaps(t *testing.T) {
 	if got := value(t, r.Metrics.journalErrors); got == 0 {
 		t.Error("the metric does not tell that the journal is refused")
 	}
+	client.before = nil
 	folder := FolderJournal{Dir: t.TempDir()}
 	r.Journal = both{journal, folder}
 	s.passTime(r, 8)
@@ -467,15 +429,15 @@ func TestCleanUpWithAJournalInConfigMaps(t *testing.T) {
 	if len(kept) != 1 || kept[0].Host != s.name("0") || kept[0].Parts < 2 {
 		t.Fatalf("the journal holds %+v, want one entry in several parts", kept)
 	}
-	entry, err := journal.Read(t.Context(), kept[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	entry := must.Get(journal.Read(t.Context(), kept[0])).Or(t)
 	if diff := cmp.Diff(onlyEntry(t, folder), entry, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Errorf("the folder's entry differs (-folder +configmaps):\n%s", diff)
 	}
+	if entry.ClusterUID == "" || len(entry.Steps) != writesOfOneMachine || !strings.Contains(entry.Because, "NotFound") {
+		t.Errorf("the entry lacks something: %+v", entry)
+	}
 	for _, object := range entry.Objects {
-		if err := s.store.Restore(t.Context(), object); !calico.IsIPAM(object.Key) && err != nil {
+		if err := s.store.Restore(t.Context(), object); calico.IsIPAM(object.Key) != errors.Is(err, calico.ErrNotRestored) {
 			t.Errorf("restoring %s: %v", object.Key, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // value is what a counter counts.
@@ -38,10 +39,7 @@ func onlyEntry(t *testing.T, folder FolderJournal) Entry {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files of the journal: got %v (%v), want one", files, err)
 	}
-	entry, err := ReadEntry(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	entry := must.Get(ReadEntry(files[0])).Or(t)
 	return entry
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // sampleEntry is an entry of a machine with so many endpoints of about two kilobytes.
@@ -141,10 +142,7 @@ func TestContentOfEntries(t *testing.T) {
 	content := func(change func(*Entry)) string {
 		entry := sampleEntry("n1", 2)
 		change(&entry)
-		hash, err := contentHash(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hash := must.Get(contentHash(entry)).Or(t)
 		return hash
 	}
 	same := content(func(*Entry) {})
@@ -195,10 +193,7 @@ func TestClip(t *testing.T) {
 // ConfigMaps that carry our label and say nothing that makes sense are not entries.
 func TestForeignPartsAreNoEntries(t *testing.T) {
 	t.Parallel()
-	good, err := (&ConfigMapJournal{Namespace: "ns", part: 600}).encode(sampleEntry("n1", 20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get((&ConfigMapJournal{Namespace: "ns", part: 600}).encode(sampleEntry("n1", 20))).Or(t)
 	items := make([]metav1.PartialObjectMetadata, 0, 2*len(good))
 	for _, part := range good {
 		items = append(items, metav1.PartialObjectMetadata{ObjectMeta: part.ObjectMeta})
@@ -232,16 +227,10 @@ func TestForeignPartsAreNoEntries(t *testing.T) {
 // FuzzEntry: whatever somebody put into a ConfigMap or a file, reading it neither panics nor takes all memory, and what it accepts can be written and
 // read again.
 func FuzzEntry(f *testing.F) {
-	good, err := encodeEntry(sampleEntry("n1", 2), "")
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := must.Get(encodeEntry(sampleEntry("n1", 2), "")).Or(f)
 	for _, seed := range [][]byte{good, []byte("{}"), []byte(`{"steps":["x"]}`), []byte(`{"objects":[{"key":"k"}],"time":"2026-01-31T18:00:00Z"}`), []byte("null"), {}} {
 		f.Add(seed)
-		packed, err := (&ConfigMapJournal{}).compress(seed)
-		if err != nil {
-			f.Fatal(err)
-		}
+		packed := must.Get((&ConfigMapJournal{}).compress(seed)).Or(f)
 		f.Add(packed)
 		f.Add(append(packed, packed...))
 	}
@@ -257,10 +246,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return // a year that JSON cannot hold
 		}
-		packed, err := (&ConfigMapJournal{}).compress(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := must.Get((&ConfigMapJournal{}).compress(text)).Or(t)
 		again, err := decodeEntry(packed)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
@@ -275,10 +261,7 @@ func FuzzEntry(f *testing.F) {
 // A small ConfigMap may not become gigabytes.
 func TestDecompressIsBounded(t *testing.T) {
 	t.Parallel()
-	packed, err := (&ConfigMapJournal{}).compress(make([]byte, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := must.Get((&ConfigMapJournal{}).compress(make([]byte, 1<<20))).Or(t)
 	if _, err := decompress(packed, 1<<20-1); err == nil {
 		t.Error("more than the limit was unpacked")
 	}

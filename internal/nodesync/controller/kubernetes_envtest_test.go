@@ -8,7 +8,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,24 +19,24 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // openKubernetesDatastore makes Calico's kubernetes datastore, in the stage's own API server, the stage's datastore for machines too.
 func (s *stage) openKubernetesDatastore() *calico.KubernetesAPI {
 	s.t.Helper()
-	s.api.InstallCalicoCRDs(s.t)
+	s.api.Serve(s.t, controlplane.CalicoCRDs(s.t)...)
 	// Machines of other tests, whose Nodes are gone, are cleaned up first, however many there are.
 	s.config.MinOverlapPercent, s.config.MaxUnwitnessed = 0, 100
 	config := apiconfig.NewCalicoAPIConfig()
-	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, s.api.Kubeconfig
+	config.Spec.DatastoreType, config.Spec.Kubeconfig = apiconfig.Kubernetes, s.api.Kubeconfig(s.t)
 	var err error
 	if s.calico, err = caliconode.Connect(*config); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = s.calico.Close() })
-	if err := s.calico.Initialize(s.t.Context(), "10.244.0.0/16"); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, s.calico.Initialize(s.t.Context(), "10.244.0.0/16"))
 	store, err := calico.OpenKubernetes(s.guarded())
 	if err != nil {
 		s.t.Fatal(err)
@@ -78,44 +77,14 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 // custom is every custom resource of IPAM, by kind and name, with its resourceVersion.
 func (s *stage) custom() map[string]string {
 	s.t.Helper()
-	client, err := dynamic.NewForConfig(s.api.Config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(s.api.Config)).Or(s.t)
 	out := map[string]string{}
 	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
 		gvr := schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: resource}
-		list, err := client.Resource(gvr).List(s.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		list := must.Get(client.Resource(gvr).List(s.t.Context(), metav1.ListOptions{})).Or(s.t)
 		for _, item := range list.Items {
 			out[resource+" "+item.GetName()] = item.GetResourceVersion()
 		}
 	}
 	return out
-}
-
-func TestSweepsTheKubernetesDatastore(t *testing.T) {
-	s := newStage(t, 0)
-	store := s.openKubernetesDatastore()
-	for _, machine := range []string{"1", "2", "3"} {
-		s.createNode(machine)
-		s.startCalicoNode(machine)
-	}
-	r := s.reconciler()
-	r.Datastore = store
-	s.settle(r) // what other tests left goes first: the datastore is theirs, too
-	want := s.custom()
-	s.createNode("9")
-	s.startCalicoNode("9")
-	s.settle(r)
-	s.leave("9")
-	if got := len(s.custom()); got == len(want) {
-		t.Fatal("the machine left nothing, so nothing is shown")
-	}
-	s.settle(r)
-	if diff := cmp.Diff(want, s.custom()); diff != "" {
-		t.Errorf("IPAM is not as it was before the machine (-want +got):\n%s", diff)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func nodeObject(name string) *metav1.PartialObjectMetadata {
@@ -118,16 +119,11 @@ func (s *stage) runPod(node, name string, phase corev1.PodPhase, address string)
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 	pod.Spec.AutomountServiceAccountToken = new(bool)
 	pods := s.api.Client.CoreV1().Pods("default")
-	stored, err := pods.Create(s.t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	stored := must.Get(pods.Create(s.t.Context(), pod, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() {
 		now := int64(0)
 		_ = pods.Delete(s.t.Context(), stored.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
 	stored.Status.Phase, stored.Status.PodIP, stored.Status.PodIPs = phase, address, []corev1.PodIP{{IP: address}}
-	if _, err := pods.UpdateStatus(s.t.Context(), stored, metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(pods.UpdateStatus(s.t.Context(), stored, metav1.UpdateOptions{})).Or(s.t)
 }

@@ -6,8 +6,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,12 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // leftoverStage is a stage whose machines are Ready, with kubelets that renew their Leases, and of whose pods "a" exists and "b" does not.
@@ -137,10 +135,7 @@ func (s *leftoverStage) rounds(r *Reconciler, d time.Duration) {
 	s.t.Helper()
 	for end := s.clock.Now().Add(d); s.clock.Now().Before(end); {
 		s.beat()
-		next, err := r.pass(s.t.Context())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		next := must.Get(r.pass(s.t.Context())).Or(s.t)
 		s.clock.Step(next)
 	}
 }
@@ -240,52 +235,13 @@ func withBinding(before, after map[string]string) map[string]string {
 	return before
 }
 
-// A pod that exists again right before the write, and a calico-node that starts then, keep what is there.
-func TestLeftoverThatIsNoneAtTheWrite(t *testing.T) {
-	happenings := map[string]func(s *leftoverStage){
-		"the pod exists again":      func(s *leftoverStage) { s.createPod(podOn(s.name("1"), "b")) },
-		"calico-node starts again":  func(s *leftoverStage) { s.startCalicoNode("1") },
-		"the Node is not Ready":     func(s *leftoverStage) { s.unready("1") },
-		"the Node was not Ready":    func(s *leftoverStage) { s.work("1") },
-		"the Node is to be kept":    func(s *leftoverStage) { s.keepNode("1") },
-		"the datastore is locked":   func(s *leftoverStage) { s.lock() },
-		"the endpoint is rewritten": func(s *leftoverStage) { s.rewrite("/workloadendpoints/", podOn(s.name("1"), "b").Name) },
-	}
-	for _, name := range cases.Sample(t, 2, slices.Sorted(maps.Keys(happenings))...) {
-		t.Run(name, func(t *testing.T) {
-			s := newLeftoverStage(t)
-			s.ready["2"] = false
-			r := s.reconciler()
-			once := sync.OnceFunc(func() { happenings[name](s) })
-			s.journal.before = once
-			for range 120 {
-				s.beat()
-				next, err := r.pass(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(s.journal.entries) > 0 {
-					break
-				}
-				s.clock.Step(next)
-			}
-			if len(s.journal.entries) == 0 {
-				t.Fatal("it never came to a write")
-			}
-			s.expectHeld("1", "b", 1)
-		})
-	}
-}
-
 // An endpoint is found by its key alone. One whose value cannot be parsed may be anything: it stays with all that is left on its machine, and the reason is said.
 func TestALeftoverThatCannotBeReadStays(t *testing.T) {
 	s := newLeftoverStage(t)
 	s.ready["2"] = false
 	for key, value := range s.etcd.Dump(t) {
 		if strings.Contains(key, "/workloadendpoints/") && strings.Contains(value, `"pod":"`+podOn(s.name("1"), "b").Name+`"`) {
-			if _, err := s.etcd.Client.Put(t.Context(), key, "newer: "+value); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.etcd.Client.Put(t.Context(), key, "newer: "+value)).Or(t)
 		}
 	}
 	r := s.reconciler()
@@ -293,49 +249,6 @@ func TestALeftoverThatCannotBeReadStays(t *testing.T) {
 	s.expectHeld("1", "b", 1)
 	if !slices.ContainsFunc(r.memory.Leftovers, func(l nodesync.SeenLeftover) bool { return strings.Contains(l.Held, "cannot be parsed") }) {
 		t.Errorf("nothing says why it stays: %+v", r.memory.Leftovers)
-	}
-}
-
-func (s *leftoverStage) unready(machine string) {
-	nodes := s.api.Client.CoreV1().Nodes()
-	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
-	if err == nil {
-		node.Status.Conditions[0].Status = corev1.ConditionUnknown
-		_, err = nodes.UpdateStatus(s.t.Context(), node, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		s.t.Error(err)
-	}
-}
-
-func (s *leftoverStage) keepNode(machine string) {
-	nodes := s.api.Client.CoreV1().Nodes()
-	node, err := nodes.Get(s.t.Context(), s.name(machine), metav1.GetOptions{})
-	if err == nil {
-		node.Annotations = map[string]string{nodesync.KeepAnnotation: "true"}
-		_, err = nodes.Update(s.t.Context(), node, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		s.t.Error(err)
-	}
-}
-
-func (s *leftoverStage) lock() {
-	const key = "/calico/resources/v3/projectcalico.org/clusterinformations/default"
-	value := s.etcd.Dump(s.t)[key]
-	if _, err := s.etcd.Client.Put(s.t.Context(), key, strings.Replace(value, `"datastoreReady":true`, `"datastoreReady":false`, 1)); err != nil {
-		s.t.Error(err)
-	}
-}
-
-// rewrite writes the values again in which both stand.
-func (s *leftoverStage) rewrite(path, name string) {
-	for key, value := range s.etcd.Dump(s.t) {
-		if strings.Contains(key, path) && strings.Contains(value, name) {
-			if _, err := s.etcd.Client.Put(s.t.Context(), key, value); err != nil {
-				s.t.Error(err)
-			}
-		}
 	}
 }
 
@@ -375,10 +288,7 @@ func dieAtLeftover(t *testing.T, n int, after bool) {
 	r.LeftoverStore = store
 	for range 120 {
 		s.beat()
-		next, err := r.pass(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(r.pass(t.Context())).Or(t)
 		if store.writes >= n {
 			break
 		}
@@ -406,13 +316,8 @@ func TestLeftoverInTheKubernetesDatastore(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		pod := podOn(s.name("1"), name)
 		s.createPod(pod)
-		live, err := s.api.Client.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.agents["1"].PodNetwork().Add(t.Context(), live); err != nil {
-			t.Fatal(err)
-		}
+		live := must.Get(s.api.Client.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{})).Or(t)
+		must.Get(s.agents["1"].PodNetwork().Add(t.Context(), live)).Or(t)
 		pods[name] = live
 	}
 	s.deletePod(t.Context(), "default", pods["b"].Name)
@@ -423,9 +328,7 @@ func TestLeftoverInTheKubernetesDatastore(t *testing.T) {
 	if pods["a"], err = s.api.Client.CoreV1().Pods("default").Get(t.Context(), earlier.Name, metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.agents["1"].PodNetwork().Add(t.Context(), pods["a"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.agents["1"].PodNetwork().Add(t.Context(), pods["a"])).Or(t)
 	r := s.reconciler()
 	r.Datastore = store
 	r.Config.MinOverlapPercent, r.Config.MaxUnwitnessed, r.Config.MaxLeftovers = 0, 1000, 1000 // what other tests have left is there as well
@@ -453,71 +356,4 @@ func TestLeftoverInTheKubernetesDatastore(t *testing.T) {
 	if n := len(s.journal.entries); n == 0 || len(s.journal.entries[n-1].Addresses) != 2 || s.journal.entries[n-1].MachineUID == "" {
 		t.Errorf("journaled: %+v", s.journal.entries)
 	}
-}
-
-// again is a pod of that name on a machine, in the n-th sandbox.
-func (s *leftoverStage) again(machine, name string, n int) *corev1.Pod {
-	pod := podOn(s.name(machine), name)
-	pod.Name, pod.UID = s.prefix+name, types.UID(fmt.Sprintf("uid-%s-%d", name, n))
-	return pod
-}
-
-// add connects it, without disconnecting an earlier sandbox.
-func (s *leftoverStage) add(machine string, pod *corev1.Pod) {
-	s.t.Helper()
-	if _, err := s.agents[machine].PodNetwork().Add(s.t.Context(), pod); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// Pods of a StatefulSet come again under their names, here or elsewhere. What earlier sandboxes of theirs have left is
-// found by the handles' container IDs and by the Node that the pod is bound to, reported, and removed; what the present
-// ones have stays.
-func TestLeftoverOfEarlierSandboxes(t *testing.T) {
-	s := newLeftoverStage(t)
-	here, moved := []*corev1.Pod{s.again("1", "c", 1), s.again("1", "c", 2)}, []*corev1.Pod{s.again("2", "d", 1), s.again("1", "d", 2)}
-	s.add("1", here[0])
-	s.add("1", here[1])
-	s.add("2", moved[0])
-	s.add("1", moved[1])
-	s.createPod(here[1])
-	s.createPod(moved[1])
-	held := func(pod *corev1.Pod) (handles, addresses, endpoints int) {
-		for key, value := range s.etcd.Dump(t) {
-			switch id := caliconode.HandleID(pod); {
-			case strings.HasSuffix(key, "/"+id):
-				handles++
-			case strings.Contains(key, "/assignment/") && strings.Contains(value, id):
-				addresses++
-			case strings.Contains(key, "/workloadendpoints/") && strings.Contains(value, caliconode.ContainerID(pod)):
-				endpoints++
-			}
-		}
-		return handles, addresses, endpoints
-	}
-	expect := func(when string, old, oldEndpoints int) {
-		t.Helper()
-		for i, pod := range []*corev1.Pod{here[0], moved[0], here[1], moved[1]} {
-			want, wantEndpoints := 1, 1
-			if i < 2 {
-				want, wantEndpoints = old, oldEndpoints*i // the later sandbox on the machine has taken the endpoint
-			}
-			if h, a, e := held(pod); h != want || a != want || e != wantEndpoints {
-				t.Errorf("%s, %s on %s has %d handles, %d addresses and %d endpoints, want %d, %d and %d", when, pod.UID, pod.Spec.NodeName, h, a, e, want, want, wantEndpoints)
-			}
-		}
-	}
-	r := s.reconciler()
-	r.Config.AlsoRemove = nil
-	s.rounds(r, time.Hour)
-	expect("without the flag", 1, 1)
-	if !slices.ContainsFunc(r.memory.Leftovers, func(l nodesync.SeenLeftover) bool {
-		return l.Sandbox == caliconode.ContainerID(here[1]) && strings.Contains(l.String(), "of an earlier sandbox of pod default/"+here[1].Name)
-	}) {
-		t.Errorf("it is not known: %+v", r.memory.Leftovers)
-	}
-	s.rounds(s.reconciler(), 90*time.Minute)
-	expect("in the end", 0, 0)
-	s.expectHeld("1", "a", 1)
-	s.expectHeld("1", "b", 0)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // Kubernetes Nodes without a Calico Node are counted, while both sides are known and each machine should have one.
@@ -43,10 +44,7 @@ func TestMetricsAndGatesAreDocumented(t *testing.T) {
 	m.rounds.WithLabelValues("ok")
 	m.steps.WithLabelValues("Fence", "done")
 	m.refusals.WithLabelValues("grace")
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather()).Or(t)
 	got := make([]string, 0, len(families))
 	for _, f := range families {
 		got = append(got, f.GetName())
@@ -59,10 +57,7 @@ func TestMetricsAndGatesAreDocumented(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("metrics: got %v, want %v", got, want)
 	}
-	page, err := os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))).Or(t)
 	for _, name := range want {
 		if !strings.Contains(string(page), "`"+name) {
 			t.Errorf("the component's page does not explain metric %s", name)

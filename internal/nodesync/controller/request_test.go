@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 func TestParseRequest(t *testing.T) {
@@ -60,10 +62,7 @@ func TestAnAnswersErrorIsNeverCut(t *testing.T) {
 	for i := range 100 {
 		answer.Lines = slices.Insert(answer.Lines, i, removedMark+strings.Repeat("x", 900))
 	}
-	text, err := answer.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(answer.encode()).Or(t)
 	if read := ParseAnswer(text); read.atTheEnd() != AnswerFailed || len(removedLines(read.Lines)) == 0 {
 		t.Errorf("read %d lines, in the end it is %s", len(read.Lines), read.atTheEnd())
 	}
@@ -80,10 +79,7 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(json.Marshal(request)).Or(t)
 		if len(again) <= longestRequest {
 			if other, err := ParseRequest(string(again)); err != nil || other.ID != request.ID {
 				t.Fatalf("%s: %+v, %v", again, other, err)

@@ -12,6 +12,7 @@ import (
 	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // An address that is the endpoint's own keeps nothing from being put back, whatever its handle is called; nor does one
@@ -63,12 +64,9 @@ func TestAnEndpointIsPutBackOverItsOwnAddress(t *testing.T) {
 			if test.without {
 				object.Value = strings.Replace(object.Value, `"containerID":"`+sandbox+`",`, "", 1)
 			}
-			err := s.calico.Client().IPAM().AssignIP(t.Context(), ipam.AssignIPArgs{
+			must.Do(t, s.calico.Client().IPAM().AssignIP(t.Context(), ipam.AssignIPArgs{
 				IP: cnet.MustParseIP(test.address), HandleID: &test.handle, Hostname: s.name("1"), Attrs: test.attributes,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			defer func() {
 				if err := s.calico.Client().IPAM().ReleaseByHandle(t.Context(), test.handle); err != nil {
 					t.Error(err)
@@ -89,9 +87,7 @@ func TestAnEndpointIsPutBackOverItsOwnAddress(t *testing.T) {
 func (s *stage) cool(handle string) (undo func()) {
 	s.t.Helper()
 	put := func(key, value string) {
-		if _, err := s.etcd.Client.Put(s.t.Context(), key, value); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Get(s.etcd.Client.Put(s.t.Context(), key, value)).Or(s.t)
 	}
 	for key, value := range s.etcd.Dump(s.t) {
 		if !strings.HasPrefix(key, "/calico/ipam/v2/assignment/") || !strings.Contains(value, `"handle_id":"`+handle+`"`) {

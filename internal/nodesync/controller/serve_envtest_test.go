@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // ask writes a request as the plugin does.
@@ -38,19 +39,14 @@ func (s *stage) ask(request Request) {
 
 func (s *stage) answer() Answer {
 	s.t.Helper()
-	object, err := s.api.Client.CoreV1().ConfigMaps(s.state.Namespace).Get(s.t.Context(), s.state.Name, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	object := must.Get(s.api.Client.CoreV1().ConfigMaps(s.state.Namespace).Get(s.t.Context(), s.state.Name, metav1.GetOptions{})).Or(s.t)
 	return ParseAnswer(object.Annotations[nodesync.AnswerAnnotation])
 }
 
 // round runs one round of a controller that serves requests.
 func (s *stage) round(r *Reconciler) {
 	s.t.Helper()
-	if _, err := r.pass(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(r.pass(s.t.Context())).Or(s.t)
 }
 
 func (s *stage) serving() *Reconciler {
@@ -146,13 +142,10 @@ func TestLeftoverIsRestored(t *testing.T) {
 	restore := func(dryRun bool, entries ...Entry) (bool, string) {
 		t.Helper()
 		var lines []string
-		all, err := Restore(t.Context(), s.stage.store, "", entries, dryRun, func(line string) error {
+		all := must.Get(Restore(t.Context(), s.stage.store, "", entries, dryRun, func(line string) error {
 			lines = append(lines, line)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 		return all, strings.Join(lines, "\n")
 	}
 	entries := s.journal.entries
@@ -208,15 +201,11 @@ func TestAddressesOfAMachineAreRestored(t *testing.T) {
 	say := func(string) error { return nil }
 	for key, value := range s.etcd.Dump(t) {
 		if strings.HasPrefix(key, pools) {
-			if _, err := s.etcd.Client.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.etcd.Client.Delete(t.Context(), key)).Or(t)
 			if all, err := Restore(t.Context(), s.store, "", journal.entries, true, say); all || err != nil {
 				t.Errorf("without an IPPool: %t, %v", all, err)
 			}
-			if _, err := s.etcd.Client.Put(t.Context(), key, value); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.etcd.Client.Put(t.Context(), key, value)).Or(t)
 		}
 	}
 	if all, err := Restore(t.Context(), s.store, "", journal.entries, false, say); !all || err != nil {

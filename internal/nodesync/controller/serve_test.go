@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // givenRequest is one request, and the answers that it was given.
@@ -43,19 +44,14 @@ func (g *givenRequest) Answer(_ context.Context, _ string, answer Answer) error 
 // serveOne has one request served, and returns how often Calico's datastore was read for it.
 func serveOne(t *testing.T, g *givenRequest, until time.Duration, dryRun bool) (reads int64) {
 	t.Helper()
-	text, err := json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, DryRun: dryRun, Until: time.Now().Add(until)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, DryRun: dryRun, Until: time.Now().Add(until)})).Or(t)
 	g.text = string(text)
 	w := &sweptWorld{synced: true}
 	r := &Reconciler{
 		Datastore: w, Cluster: w, Requests: g, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
-	if _, err := r.serve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.serve(t.Context())).Or(t)
 	return w.rounds.Load()
 }
 

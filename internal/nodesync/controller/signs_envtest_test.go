@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"fmt"
-	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,87 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
-
-// neighbor is a machine of another cluster that uses the same etcd, with a pod.
-func (s *stage) neighbor(calico, kubernetes string, number byte) *caliconode.Agent {
-	s.t.Helper()
-	agent, err := s.calico.Start(s.t.Context(), caliconode.Host{
-		Name: calico, KubernetesNode: kubernetes, Address: netip.AddrFrom4([4]byte{172, 31, 0, number}), IPIP: true,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.connects(agent, "first")
-	return agent
-}
-
-// connects gives a machine a pod, with an address and an endpoint.
-func (s *stage) connects(agent *caliconode.Agent, name string) {
-	s.t.Helper()
-	if _, err := agent.PodNetwork().Add(s.t.Context(), podOn(agent.Host().Name, name)); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// Two clusters use one etcd by mistake. Whatever the machines of the other one are called, and whichever of Calico's
-// programs shows that they live, they keep every key, also the one that is silent; a machine of this cluster that is
-// gone is cleaned up meanwhile, as ever.
-func TestAnotherClusterOnThisDatastoreKeepsEverything(t *testing.T) {
-	t.Parallel()
-	alive := map[string]func(s *stage, agent *caliconode.Agent, round int){
-		"Felix reports": func(s *stage, agent *caliconode.Agent, _ int) {
-			if err := agent.ReportStatus(s.t.Context(), s.clock.Now()); err != nil {
-				s.t.Fatal(err)
-			}
-		},
-		"pods come": func(s *stage, agent *caliconode.Agent, round int) { s.connects(agent, fmt.Sprint("pod-", round)) },
-	}
-	for scheme, names := range map[string]func(kubernetes string) string{
-		"equal names": func(kubernetes string) string { return kubernetes },
-		"short names": func(kubernetes string) string { short, _, _ := strings.Cut(kubernetes, "."); return short },
-		"NODENAME":    func(kubernetes string) string { return "calico-" + kubernetes },
-	} {
-		for how, speaks := range alive {
-			t.Run(scheme+" "+how, func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t, 5)
-				own := s.etcd.Dump(t)
-				full := s.name("other") + ".example.com"
-				speaking, silent := s.neighbor(names(full), full, 1), s.neighbor(names("silent-"+full), "silent-"+full, 2)
-				want := s.etcd.Dump(t)
-				maps.DeleteFunc(want, func(key, _ string) bool { return own[key] != "" })
-				r := s.reconciler()
-				s.round(r)
-				s.leave("4")
-				for round := range 36 {
-					s.clock.Step(s.config.Resync)
-					speaks(s, speaking, round)
-					s.round(r)
-					if round == 18 {
-						r = s.reconciler() // a restart forgets nothing of it
-					}
-				}
-				left := s.etcd.Dump(t)
-				for key := range want {
-					if left[key] == "" {
-						t.Errorf("%s is gone", key)
-					}
-				}
-				if len(want) < 14 {
-					t.Errorf("the other cluster has %d keys alone", len(want))
-				}
-				if got := s.gone("0", "1", "2", "3", "4"); got != "4" {
-					t.Errorf("gone are the machines %q of this cluster, want 4", got)
-				}
-				plan, err := r.Preview(t.Context())
-				if err != nil || !strings.Contains(plan.String(), "another cluster on this datastore") || !strings.Contains(plan.String(), silent.Host().Name) {
-					t.Errorf("the question is not asked: %v, %s", err, plan)
-				}
-			})
-		}
-	}
-}
 
 // calicoPod is a running calico-node pod with a NODENAME of its own.
 func (s *stage) calicoPod(node, nodename string) {
@@ -104,14 +23,9 @@ func (s *stage) calicoPod(node, nodename string) {
 	pod.Labels = map[string]string{"k8s-app": "calico-node"}
 	pod.Spec.Containers = []corev1.Container{{Name: "calico-node", Image: "i", Env: []corev1.EnvVar{{Name: "NODENAME", Value: nodename}}}}
 	pod.Spec.AutomountServiceAccountToken = new(bool)
-	stored, err := s.api.Client.CoreV1().Pods("default").Create(s.t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	stored := must.Get(s.api.Client.CoreV1().Pods("default").Create(s.t.Context(), pod, metav1.CreateOptions{})).Or(s.t)
 	stored.Status.Phase = corev1.PodRunning
-	if _, err := s.api.Client.CoreV1().Pods("default").UpdateStatus(s.t.Context(), stored, metav1.UpdateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(s.api.Client.CoreV1().Pods("default").UpdateStatus(s.t.Context(), stored, metav1.UpdateOptions{})).Or(s.t)
 }
 
 // A machine's calico-node runs with another NODENAME, and its old Calico Node, which bears the Kubernetes Node's
@@ -125,7 +39,11 @@ func TestTheStaleOneOfTwoCalicoNodesGoesByName(t *testing.T) {
 	without := s.etcd.Dump(t)
 	s.createNode("9")
 	live := "c-" + s.name("9")
-	used := s.neighbor(live, s.name("9"), 9)
+	used, err := s.calico.Start(t.Context(), caliconode.Host{Name: live, KubernetesNode: s.name("9"), Address: netip.AddrFrom4([4]byte{172, 31, 0, 9}), IPIP: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must.Get(used.PodNetwork().Add(t.Context(), podOn(live, "first"))).Or(t)
 	with := s.etcd.Dump(t)
 	s.startCalicoNode("9")
 	forget := func(id, name string, ignore bool) string {
@@ -154,9 +72,7 @@ func TestTheStaleOneOfTwoCalicoNodesGoesByName(t *testing.T) {
 	s.expectUnchanged(with)
 	// A person insists on the one that is used, while there are two.
 	s.startCalicoNode("9")
-	if err := used.PodNetwork().Del(t.Context(), podOn(live, "first")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, used.PodNetwork().Del(t.Context(), podOn(live, "first")))
 	forget("5", live, true)
 	forget("6", s.name("9"), true)
 	if left := s.etcd.Dump(t); left["/calico/resources/v3/projectcalico.org/nodes/"+live] != "" || len(left) <= len(without) {

@@ -4,110 +4,55 @@
 package controller
 
 import (
-	"fmt"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// A restart neither shortens a grace period nor begins it again.
-func TestARestartKeepsTheGracePeriod(t *testing.T) {
-	s := newStage(t, 3)
-	s.leave("0")
-	rounds := func(r *Reconciler) {
-		t.Helper()
-		for range 2 {
-			if _, err := r.pass(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+// What a process has saved the next one reads, with the confirmation of a person, which no save takes away. A process that has been succeeded without
+// knowing overwrites nothing.
+func TestStateInAConfigMap(t *testing.T) {
+	t.Parallel()
+	api := cluster.Shared(t)
+	live := must.Get(client.New(api.Config, client.Options{Scheme: runtime.NewScheme()})).Or(t)
+	namespace := newNamespace(t, api.Client)
+	process := func() *ConfigMapState {
+		return &ConfigMapState{Client: live, Namespace: namespace, Name: StateName}
+	}
+	first := process()
+	if memory, confirmation, err := first.Read(t.Context()); err != nil || confirmation != "" || !cmp.Equal(memory, nodesync.Memory{}) {
+		t.Errorf("before anything is saved: %+v, %q, %v", memory, confirmation, err)
+	}
+	memory := nodesync.Memory{
+		SavedAt: time.Unix(1000, 0).UTC(), Absences: []nodesync.Absence{{CalicoNode: "a", KubernetesNode: "k", Since: time.Unix(900, 0).UTC(), Witnessed: true}},
+	}
+	for range 2 { // it is made, then changed
+		must.Do(t, first.Save(t.Context(), memory))
+	}
+	patch := []byte(`{"metadata":{"annotations":{"` + nodesync.ConfirmAnnotation + `":"a person's"}}}`)
+	maps := api.Client.CoreV1().ConfigMaps(namespace)
+	must.Get(maps.Patch(t.Context(), StateName, types.MergePatchType, patch, metav1.PatchOptions{})).Or(t)
+	if err := first.Save(t.Context(), nodesync.Memory{}); !apierrors.IsConflict(err) {
+		t.Errorf("over what was written since: got %v, want a conflict", err)
+	}
+	next := process()
+	for range 2 { // the confirmation stands after a save
+		got, confirmation, err := next.Read(t.Context())
+		if diff := cmp.Diff(memory, got); diff != "" || confirmation != "a person's" || err != nil {
+			t.Errorf("the next process reads the confirmation %q, %v, and another memory: %s", confirmation, err, diff)
 		}
-	}
-	node := "/calico/resources/v3/projectcalico.org/nodes/" + s.name("0")
-	rounds(s.reconciler())
-	s.clock.Step(s.config.Grace - time.Second)
-	rounds(s.reconciler())
-	if s.etcd.Dump(t)[node] == "" {
-		t.Fatal("the Node was removed before its grace period was over")
-	}
-	s.clock.Step(2 * time.Second)
-	rounds(s.reconciler())
-	if s.etcd.Dump(t)[node] != "" {
-		t.Error("the Node is still there: the restart began its grace period again")
-	}
-}
-
-// blind is a cluster that watched nothing go: as after a restart.
-type blind struct{ Cluster }
-
-func (blind) Sightings() []nodesync.Sighting { return nil }
-
-func TestAConfirmationLetsTheMassGuardPass(t *testing.T) {
-	s := newStage(t, 9)
-	before := s.etcd.Dump(t)
-	for _, machine := range []string{"0", "1", "2", "3"} {
-		s.leave(machine)
-	}
-	want := s.etcd.Revision(t)
-	r := s.reconciler()
-	r.Cluster = blind{s.cluster}
-	hash := ""
-	for range 3 {
-		if _, err := r.pass(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := next.Save(t.Context(), memory); err != nil {
+			t.Error(err)
 		}
-		s.clock.Step(s.config.Grace)
-	}
-	world, err := r.observe(t.Context(), nodesync.World{Now: s.clock.Now(), Memory: r.memory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := regexp.MustCompile(`confirm=([0-9a-f]{12})/`).FindStringSubmatch(nodesync.MakePlan(world, r.Config).String()); found != nil {
-		hash = found[1]
-	}
-	if hash == "" {
-		t.Fatalf("the plan names no hash to confirm:\n%s", nodesync.MakePlan(world, r.Config))
-	}
-	hour := s.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	past := s.clock.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	for name, confirmation := range map[string]string{
-		"of other nodes": "0123456789ab/" + hour, "that expired": hash + "/" + past, "without a time": hash, "that is nonsense": "yes",
-	} {
-		s.confirm(confirmation)
-		for range 2 {
-			if _, err := r.pass(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := s.etcd.Revision(t); got != want {
-			t.Fatalf("a confirmation %s: the store moved from revision %d to %d", name, want, got)
-		}
-	}
-	s.confirm(hash + "/" + hour)
-	s.settle(r)
-	for key := range s.etcd.Dump(t) {
-		for _, machine := range []string{"0", "1", "2", "3"} {
-			if strings.Contains(key, "nodes/"+s.name(machine)) {
-				t.Errorf("%s is still there", key)
-			}
-		}
-	}
-	if left := len(s.etcd.Dump(t)); left >= len(before) {
-		t.Errorf("keys: had %d, have %d", len(before), left)
-	}
-}
-
-// confirm is what the refusal tells a person to do.
-func (s *stage) confirm(confirmation string) {
-	s.t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nodesync.ConfirmAnnotation, confirmation)
-	_, err := s.api.Client.CoreV1().ConfigMaps(s.state.Namespace).Patch(s.t.Context(), s.state.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		s.t.Fatal(err)
 	}
 }

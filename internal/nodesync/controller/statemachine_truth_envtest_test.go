@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // What the state machines show of the controller they show on a model of Calico's datastore. Here the model and calico.Etcd, on a real etcd, get
@@ -37,14 +38,8 @@ import (
 func TestModelOfTheDatastoreIsTrue(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
-	store, err := calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{etcd.Endpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{etcd.Endpoint}})).Or(t)
+	client := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint}, Logger: zap.NewNop()})).Or(t)
 	t.Cleanup(func() { _, _ = client.Close(), store.Close() })
 	metrics, refused, written := NewMetrics(prometheus.NewRegistry()), 0, 0
 	tried, most, failed := 0, cases.Number(t, 10, 10, 100), false
@@ -96,13 +91,8 @@ type double struct {
 }
 
 func (d *double) begin() {
-	if _, err := d.client.Delete(d.t.Context(), "/calico", clientv3.WithPrefix()); err != nil {
-		d.t.Fatal(err)
-	}
-	resp, err := d.client.Put(d.t.Context(), "/begin", "")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Get(d.client.Delete(d.t.Context(), "/calico", clientv3.WithPrefix())).Or(d.t)
+	resp := must.Get(d.client.Put(d.t.Context(), "/begin", "")).Or(d.t)
 	d.offset, d.replayed = resp.Header.Revision-1, 1
 	d.replay()
 }
@@ -157,14 +147,8 @@ func (d *double) both(t *rapid.T, w doubleWrite) error {
 func (d *double) compare(t *rapid.T) {
 	t.Helper()
 	ctx := d.t.Context()
-	ofModel, err := d.model.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofReal, err := d.store.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ofModel := must.Get(d.model.Snapshot(ctx)).Or(t)
+	ofReal := must.Get(d.store.Snapshot(ctx)).Or(t)
 	options := cmp.Options{
 		cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(calico.Object{}, "Value"),
 		cmpopts.SortSlices(func(a, b calico.Object) bool { return a.Key < b.Key }), cmpopts.SortSlices(func(a, b calico.Resource) bool { return a.Kind < b.Kind }),
@@ -179,36 +163,18 @@ func (d *double) compare(t *rapid.T) {
 	}
 	d.compareKeys(t)
 	at := max(ofModel.Revision-int64(rapid.IntRange(0, 3).Draw(t, "back")), d.x.u.etcd.compacted, 2)
-	theirs, err := d.model.Hosts(ctx, at, d.x.u.hosts())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := d.store.Hosts(ctx, d.real(at), d.x.u.hosts())
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(d.model.Hosts(ctx, at, d.x.u.hosts())).Or(t)
+	ours := must.Get(d.store.Hosts(ctx, d.real(at), d.x.u.hosts())).Or(t)
 	if diff := cmp.Diff(theirs, ours, options); diff != "" {
 		t.Fatalf("hosts differ (-model +real):\n%s", diff)
 	}
-	modelSweep, err := d.model.Sweep(ctx, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	realSweep, err := d.store.Sweep(ctx, d.real(at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	modelSweep := must.Get(d.model.Sweep(ctx, at)).Or(t)
+	realSweep := must.Get(d.store.Sweep(ctx, d.real(at))).Or(t)
 	if diff := cmp.Diff(modelSweep, realSweep, options); diff != "" {
 		t.Fatalf("sweeps differ (-model +real):\n%s", diff)
 	}
-	modelPods, err := d.model.PodHoldings(ctx, at, d.alive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	realPods, err := d.store.PodHoldings(ctx, d.real(at), d.alive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	modelPods := must.Get(d.model.PodHoldings(ctx, at, d.alive)).Or(t)
+	realPods := must.Get(d.store.PodHoldings(ctx, d.real(at), d.alive)).Or(t)
 	before := func(a, b calico.Leftover) bool {
 		return fmt.Sprint(a.Endpoint.Name, a.Block, a.Address) < fmt.Sprint(b.Endpoint.Name, b.Block, b.Address)
 	}
@@ -225,10 +191,7 @@ func (d *double) alive(namespace, name string) bool {
 // compareKeys holds every key with its revision against the model's, and what the handles count.
 func (d *double) compareKeys(t *rapid.T) {
 	t.Helper()
-	resp, err := d.client.Get(d.t.Context(), "/calico", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(d.client.Get(d.t.Context(), "/calico", clientv3.WithPrefix())).Or(t)
 	ofModel, ofReal := map[string]string{}, map[string]string{}
 	for _, kv := range d.x.u.etcd.scan("", d.x.u.etcd.revision) {
 		ofModel[kv.key] = fmt.Sprint(d.real(kv.revision))
@@ -358,10 +321,7 @@ func (d *double) drawRelease(t *rapid.T, seen calico.Host, guard func(func(int64
 
 // drawLeftovers draws the removal of what is left of pods on a host, endpoints or addresses of one block.
 func (d *double) drawLeftovers(t *rapid.T, host string, guard func(func(int64) int64) calico.Guard) doubleWrite {
-	found, err := d.model.PodHoldings(d.t.Context(), d.x.u.etcd.revision, d.alive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(d.model.PodHoldings(d.t.Context(), d.x.u.etcd.revision, d.alive)).Or(t)
 	var leftovers []calico.Leftover
 	for _, l := range found.Leftovers {
 		if first := len(leftovers) == 0; l.Host == host && (first || l.Block == leftovers[0].Block) && rapid.IntRange(0, 2).Draw(t, "this one") > 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // stoppedWorld has a machine to clean up, and ends the process in the middle of something.
@@ -90,10 +91,7 @@ func TestAnEndInTheMiddleIsNoError(t *testing.T) {
 			w := &stoppedWorld{sweptWorld: sweptWorld{hosts: []string{"gone"}, synced: true}, stop: stop, at: at}
 			request := &givenRequest{}
 			if at == "request" || name == asked {
-				text, err := json.Marshal(Request{ID: "1", Verb: VerbForget, Names: []string{"gone"}, Until: time.Now().Add(time.Hour)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(json.Marshal(Request{ID: "1", Verb: VerbForget, Names: []string{"gone"}, Until: time.Now().Add(time.Hour)})).Or(t)
 				request.text = string(text)
 			}
 			var lines []string

@@ -29,6 +29,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // namingWorld is a quiet world whose datastore may name pods.
@@ -89,10 +90,7 @@ func (s *podServer) reader(tb testing.TB) client.Reader {
 	tb.Cleanup(server.Close)
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	reader, err := client.New(&rest.Config{Host: server.URL, QPS: -1}, client.Options{Scheme: apiruntime.NewScheme(), Mapper: mapper})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	reader := must.Get(client.New(&rest.Config{Host: server.URL, QPS: -1}, client.Options{Scheme: apiruntime.NewScheme(), Mapper: mapper})).Or(tb)
 	return reader
 }
 
@@ -105,9 +103,7 @@ func sweepPodsOf(tb testing.TB, s *podServer, names bool) *Reconciler {
 		Datastore: w, Cluster: w, LeftoverStore: w, LeftoverCluster: cluster, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
-	if _, err := r.pass(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(r.pass(tb.Context())).Or(tb)
 	if r.podsFailed {
 		tb.Fatalf("the pods could not be listed: %v", s.wrong.Load())
 	}
@@ -125,9 +121,7 @@ func TestCallsOfASweep(t *testing.T) {
 		s := &podServer{pods: test.pods}
 		r := sweepPodsOf(t, s, test.names)
 		for range 3 {
-			if _, err := r.pass(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.pass(t.Context())).Or(t)
 		}
 		if got := s.calls.Load(); got != test.calls {
 			t.Errorf("%+v: %d calls for a sweep and three rounds after it", test, got)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // sweptWorld is a quiet world in which sweeps find hosts, and in which the watch may not be filled yet.
@@ -63,9 +64,7 @@ func TestAStrayThatSomebodyElseCleansUp(t *testing.T) {
 	}
 	r.Config.MinOverlapPercent, r.Config.Grace = 0, 0
 	for range 2 {
-		if _, err := r.pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.pass(t.Context())).Or(t)
 	}
 	if len(r.strays)+len(r.memory.Absences) > 0 || w.sweeps != 1 {
 		t.Errorf("got strays %v and absences %v after %d sweeps, want none after one", r.strays, r.memory.Absences, w.sweeps)
@@ -83,9 +82,7 @@ func TestWhatASweepFoundStaysInSight(t *testing.T) {
 	r.Config.MinOverlapPercent = 0
 	round := func() {
 		t.Helper()
-		if _, err := r.pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.pass(t.Context())).Or(t)
 	}
 	round()
 	if len(r.strays) != 3 {
@@ -135,10 +132,7 @@ func TestASweepWithoutPods(t *testing.T) {
 	r.Config.MinOverlapPercent = 0
 	preview := func() string {
 		t.Helper()
-		plan, err := r.Preview(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(r.Preview(t.Context())).Or(t)
 		return plan.String()
 	}
 	const said = "leftovers of pods were not looked for: listing pods: pods is forbidden"

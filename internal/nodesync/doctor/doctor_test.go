@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	seeds "github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -325,14 +326,9 @@ func TestFindings(t *testing.T) {
 	}
 	golden := filepath.Join("testdata", "findings.golden")
 	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(b.String()), 0o600))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(golden)).Or(t)
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("findings have changed (-golden +got; -update accepts it):\n%s", diff)
 	}
@@ -456,16 +452,11 @@ func TestNotCheckedIsUnread(t *testing.T) {
 // given are the rights of the roles in a manifest that are bound to the controller.
 func given(t *testing.T, file string) []string {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(file)).Or(t)
 	var out []string
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(document), &role))
 		if !strings.HasSuffix(role.Kind, "Role") || strings.HasSuffix(role.Name, "-metrics-reader") {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // The page of supported versions says what the program says, and names the versions that the tests are built from.
@@ -53,10 +54,7 @@ func TestThePageOfVersionsIsTrue(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(name)))).Or(t)
 	return string(content)
 }
 

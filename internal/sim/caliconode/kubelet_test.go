@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/sim/kubelet"
 	"github.com/mooring-dev/mooring/internal/testkit"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -28,12 +28,12 @@ var _ kubelet.PodNetwork = (*caliconode.PodNetwork)(nil)
 // address of its status, although the kubelet's cache is stripped, and neither outlives it.
 func TestPodOfASimulatedKubelet(t *testing.T) {
 	t.Parallel()
-	cluster := controlplane.Shared(t)
+	api := cluster.Shared(t)
 	datastore, _ := connect(t)
-	node, cart := createNodeAndPod(t, cluster)
+	node, cart := createNodeAndPod(t, api)
 	agent := start(t, datastore, host(node.Name, "192.168.0.11"))
 
-	fleet := kubelet.NewFleet(kubelet.Config{Client: cluster.Client, LeaseInterval: time.Second, Logger: logr.Discard()})
+	fleet := kubelet.NewFleet(kubelet.Config{Client: api.Client, LeaseInterval: time.Second, Logger: logr.Discard()})
 	must.Do(t, fleet.Add(kubelet.Machine{
 		Name: node.Name, Address: netip.MustParseAddr("192.168.0.11"), PodNetwork: agent.PodNetwork(),
 	}))
@@ -47,7 +47,7 @@ func TestPodOfASimulatedKubelet(t *testing.T) {
 		}
 	})
 
-	pods := cluster.Client.CoreV1().Pods(cart.Namespace)
+	pods := api.Client.CoreV1().Pods(cart.Namespace)
 	var running *corev1.Pod
 	testkit.Eventually(t, "the pod runs", func() string {
 		var err error

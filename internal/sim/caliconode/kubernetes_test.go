@@ -12,15 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 )
 
 // createNodeAndPod creates a Node, and a pod that is bound to it, as a kubelet's CNI plugin finds them.
-func createNodeAndPod(t *testing.T, cluster *controlplane.Cluster) (*corev1.Node, *corev1.Pod) {
+func createNodeAndPod(t *testing.T, api *cluster.Cluster) (*corev1.Node, *corev1.Pod) {
 	t.Helper()
-	core := cluster.Client.CoreV1()
+	core := api.Client.CoreV1()
 	node, err := core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "kdd-"}}, metav1.CreateOptions{})
 	must.Do(t, err)
 	namespace, err := core.Namespaces().
@@ -43,11 +44,11 @@ func createNodeAndPod(t *testing.T, cluster *controlplane.Cluster) (*corev1.Node
 // TestKubernetesDatastore goes through a host's and a pod's life where Calico keeps its data in the Kubernetes API. It is
 // serial because the kinds are cluster-scoped.
 func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
-	cluster := controlplane.Shared(t)
-	cluster.InstallCalicoCRDs(t)
+	api := cluster.Shared(t)
+	api.Serve(t, controlplane.CalicoCRDs(t)...)
 	t.Cleanup(func() {
 		for _, kind := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
-			err := cluster.Client.CoreV1().RESTClient().Delete().AbsPath("/apis/crd.projectcalico.org/v1", kind).
+			err := api.Client.CoreV1().RESTClient().Delete().AbsPath("/apis/crd.projectcalico.org/v1", kind).
 				Do(context.WithoutCancel(t.Context())).Error()
 			if err != nil {
 				t.Errorf("deleting all %s: %v", kind, err)
@@ -56,28 +57,28 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 	})
 	cfg := apiconfig.NewCalicoAPIConfig()
 	cfg.Spec.DatastoreType = apiconfig.Kubernetes
-	cfg.Spec.Kubeconfig = cluster.Kubeconfig
+	cfg.Spec.Kubeconfig = api.Kubeconfig(t)
 	datastore := must.Get(caliconode.Connect(*cfg)).Or(t)
 	t.Cleanup(func() { _ = datastore.Close() })
 	must.Do(t, datastore.Initialize(t.Context(), "10.20.0.0/16"))
-	node, cart := createNodeAndPod(t, cluster)
+	node, cart := createNodeAndPod(t, api)
 	if _, err := datastore.Start(t.Context(), host("nowhere", "192.168.0.9")); err == nil {
 		t.Error("calico-node started on a host without a Kubernetes Node")
 	}
 	agent := start(t, datastore, host(node.Name, "192.168.0.11"))
-	node = must.Get(cluster.Client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})).Or(t)
+	node = must.Get(api.Client.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})).Or(t)
 	tunnel := node.Annotations["projectcalico.org/IPv4IPIPTunnelAddr"]
 	if got := node.Annotations["projectcalico.org/IPv4Address"]; got != "192.168.0.11/24" || tunnel == "" {
 		t.Errorf("the Node says: address %q, tunnel address %q", got, tunnel)
 	}
 
 	address := add(t, agent, cart)
-	wantAnnotations(t, cluster, cart, address, caliconode.ContainerID(cart))
+	wantAnnotations(t, api, cart, address, caliconode.ContainerID(cart))
 	wantInconsistencies(t, datastore)
 	must.Do(t, agent.PodNetwork().Del(t.Context(), cart))
-	wantAnnotations(t, cluster, cart, netip.Addr{}, caliconode.ContainerID(cart))
+	wantAnnotations(t, api, cart, netip.Addr{}, caliconode.ContainerID(cart))
 	now := int64(0)
-	if err := cluster.Client.CoreV1().Pods(cart.Namespace).Delete(t.Context(), cart.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+	if err := api.Client.CoreV1().Pods(cart.Namespace).Delete(t.Context(), cart.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
 	if err := agent.PodNetwork().Del(t.Context(), cart); err != nil {
@@ -99,9 +100,9 @@ func TestKubernetesDatastore(t *testing.T) { //nolint:paralleltest // see above
 }
 
 // wantAnnotations checks what the CNI plugin leaves on a pod; the zero address means that the pod has lost its address.
-func wantAnnotations(t *testing.T, cluster *controlplane.Cluster, pod *corev1.Pod, address netip.Addr, container string) {
+func wantAnnotations(t *testing.T, api *cluster.Cluster, pod *corev1.Pod, address netip.Addr, container string) {
 	t.Helper()
-	got := must.Get(cluster.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})).Or(t)
+	got := must.Get(api.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})).Or(t)
 	want := ""
 	if address.IsValid() {
 		want = address.String() + "/32"
