@@ -223,17 +223,17 @@ func pluginRooms(everything, tests []string) []Room {
 func (c component) rooms(tests []string) []Room {
 	return []Room{
 		{
-			Name: c.name, Packages: c.pure, MayImport: []string{"api", "assumed", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
-			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components",
+			Name: c.name, Packages: c.pure, MayImport: []string{"api", "assumed", "finding", "prose", "doctor"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components; a component's doctor has the judges of all",
 		},
 		{
 			Name: c.name + " acting", Packages: c.acting,
-			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "doctor", "platform", c.name}, c.adapters), TestsMayImport: tests,
 			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
 		},
 		{
 			Name: c.name + " app", Packages: c.apps,
-			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "doctor", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
 			Reason: "it wires its own component and no other",
 		},
 	}

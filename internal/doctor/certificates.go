@@ -40,6 +40,8 @@ type Bundle struct {
 	// Leaf reports that the first certificate is one that is shown to others, with those that sign it behind. Otherwise all are authorities
 	// that are trusted: one that has ended does no harm alongside its successor.
 	Leaf bool
+	// Problem is why it cannot be used, "" if it can as far as is known without its certificates.
+	Problem string
 }
 
 // End is when a certificate ends of which nothing else is known.
@@ -77,9 +79,7 @@ func certificates(e CertificateEvidence) []finding.Finding {
 		first := slices.MinFunc(well, func(a, b End) int {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
 		})
-		out = append(out, finding.Finding{
-			Severity: finding.OK, Where: first.Where, What: fmt.Sprintf("%s not about to expire; the first is %s of %s, on %s", prose.Are(len(well), "certificate"), first.What, first.Where, day(first.At)),
-		})
+		out = append(out, finding.OK.Say("%s not about to expire; the first is %s of %s, on %s", prose.Are(len(well), "certificate"), first.What, first.Where, day(first.At)).At(first.Where))
 	}
 	return append(out, e.unread()...)
 }
@@ -90,12 +90,11 @@ func (e CertificateEvidence) unread() []finding.Finding {
 	out := notRead(e.Unread)
 	switch {
 	case e.ClosedProblem != "":
-		out = append(out, finding.Finding{Severity: finding.Note, Where: secrets, What: "not read: " + secrets + ": " + e.ClosedProblem})
+		out = append(out, finding.Note.Say("not read: %s: %s", secrets, e.ClosedProblem).At(secrets))
 	case e.Closed > 0:
-		out = append(out, finding.Finding{
-			Severity: finding.Note, Where: secrets, What: fmt.Sprintf("not read: %s of type kubernetes.io/tls", prose.Plural(e.Closed, "Secret")), Why: "they contain serving certificates",
-			Do: "with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed",
-		})
+		out = append(out, finding.Note.Say("not read: %s of type kubernetes.io/tls", prose.Plural(e.Closed, "Secret")).At(secrets).
+			Because("they contain serving certificates").
+			Advise("with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed"))
 	}
 	return out
 }
@@ -103,11 +102,13 @@ func (e CertificateEvidence) unread() []finding.Finding {
 // judge finds what is wrong with a bundle. end is the certificate that decides it.
 func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	problem := func(what, why, do string) finding.Finding {
-		return finding.Finding{Severity: finding.Problem, Where: b.Where, What: b.Where + " " + what, Why: why, Do: do}
+		return finding.Problem.Say("%s %s", b.Where, what).At(b.Where).Because(why).Advise(do)
 	}
 	const unreadable = "every client that needs it refuses the connection"
 	all, err := parse(b.PEM)
 	switch {
+	case b.Problem != "":
+		return End{}, problem("cannot be used: "+b.Problem, unreadable, "put a valid certificate there")
 	case err != nil:
 		return End{}, problem("has a certificate that cannot be read: "+err.Error(), unreadable, "write it again, as PEM")
 	case len(all) == 0:
@@ -132,9 +133,7 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 		}
 	}
 	if ended > 0 {
-		found = finding.Finding{
-			Severity: finding.Note, Where: b.Where, What: fmt.Sprintf("%s has %s that expired, next to %d valid", b.Where, prose.Plural(ended, "certificate"), len(all)-ended),
-		}
+		found = finding.Note.Say("%s has %s that expired, next to %d valid", b.Where, prose.Plural(ended, "certificate"), len(all)-ended).At(b.Where)
 	}
 	return end, found
 }

@@ -63,10 +63,8 @@ func Controllers(e ControllerEvidence) []finding.Finding {
 func present(e ControllerEvidence) []finding.Finding {
 	out := append(notRead(e.Unread), e.absent()...)
 	if len(e.Elsewhere) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "not trusted and not judged, outside Mooring's namespaces: " + names(e.Elsewhere),
-			Why: "anybody who may edit a namespace can make a workload with any name, label and image there",
-		})
+		out = append(out, finding.Note.Say("not trusted and not judged, outside Mooring's namespaces: %s", names(e.Elsewhere)).
+			Because("anybody who may edit a namespace can make a workload with any name, label and image there"))
 	}
 	var found []string
 	for _, c := range components() {
@@ -76,18 +74,14 @@ func present(e ControllerEvidence) []finding.Finding {
 	}
 	switch {
 	case len(found) > 0:
-		out = append(out, finding.Finding{Severity: finding.OK, What: "of Mooring there is " + strings.Join(found, ", ")})
+		out = append(out, finding.OK.Say("of Mooring there is %s", strings.Join(found, ", ")))
 	case len(out) > 0:
 	case len(e.Elected()) > 0:
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "of Mooring only Leases were found, no workload: " + strings.Join(e.Elected(), ", "),
-			Why: "these programs run outside of the cluster, or with images and labels of other names: their replicas, versions and rights are not checked",
-		})
+		out = append(out, finding.Note.Say("of Mooring only Leases were found, no workload: %s", strings.Join(e.Elected(), ", ")).
+			Because("these programs run outside of the cluster, or with images and labels of other names: their replicas, versions and rights are not checked"))
 	default:
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "no component of Mooring runs in this cluster",
-			Why: "a program outside of the cluster that elects no leader, or an image and labels of other names, is not found",
-		})
+		out = append(out, finding.Note.Say("no component of Mooring runs in this cluster").
+			Because("a program outside of the cluster that elects no leader, or an image and labels of other names, is not found"))
 	}
 	return out
 }
@@ -98,20 +92,17 @@ func (e ControllerEvidence) absent() []finding.Finding {
 	for _, c := range Components(e) {
 		switch {
 		case c.Absent:
-			out = append(out, finding.Finding{
-				Severity: finding.Problem, Where: c.Name, What: c.Name + ": " + c.Problem, Why: "nobody does its work",
-				Do: "if it runs in another namespace, name that with --mooring-namespace; else install it: docs/components/" + c.Name + ".md",
-			})
+			out = append(out, finding.Problem.Say("%s: %s", c.Name, c.Problem).At(c.Name).
+				Because("nobody does its work").
+				Advise("if it runs in another namespace, name that with --mooring-namespace; else install it: docs/components/"+c.Name+".md"))
 		case c.Workload == "" && c.Problem != "": // a Lease is left of it
-			out = append(out, finding.Finding{
-				Severity: finding.Problem, Where: c.Name, What: fmt.Sprintf("%s, of which there is only a Lease in namespace %s: %s", c.Name, c.Namespace, c.Problem),
-				Why: "nobody does its work", Do: "install it, or start it where it ran: docs/components/" + c.Name + ".md; if nobody needs it, delete the Lease",
-			})
+			out = append(out, finding.Problem.Say("%s, of which there is only a Lease in namespace %s: %s", c.Name, c.Namespace, c.Problem).At(c.Name).
+				Because("nobody does its work").
+				Advise("install it, or start it where it ran: docs/components/"+c.Name+".md; if nobody needs it, delete the Lease"))
 		case c.Token:
-			out = append(out, finding.Finding{
-				Severity: finding.Problem, Where: "Lease kube-system/" + accountLease, What: c.Name + ": " + c.Problem,
-				Why: "it can change nothing at DigitalOcean", Do: "docs/components/" + c.Name + ".md",
-			})
+			out = append(out, finding.Problem.Say("%s: %s", c.Name, c.Problem).At("Lease kube-system/"+accountLease).
+				Because("it can change nothing at DigitalOcean").
+				Advise("docs/components/"+c.Name+".md"))
 		}
 	}
 	return out
@@ -144,15 +135,9 @@ func fighting(e ControllerEvidence) []finding.Finding {
 		if len(ours) == 0 {
 			continue
 		}
-		for _, w := range running(e.Workloads) {
-			for _, r := range c.rivals {
-				if r.name != "" && r.is(c, w) {
-					out = append(out, finding.Finding{
-						Severity: r.severity, Where: w.String(), What: fmt.Sprintf("%s is %s, and runs alongside %s", w, r.name, names(ours)), Why: r.why, Do: r.do,
-					})
-				}
-			}
-			if f := nodeController(c, w); f.What != "" {
+		for _, w := range e.Workloads {
+			out = append(out, Rivals(c.name, w, names(ours))...)
+			if f := KubeControllers(w); c.name == NodeSync && w.Name == KubeControllersName && f.Severity != finding.OK {
 				out = append(out, f)
 			}
 		}
@@ -160,32 +145,48 @@ func fighting(e ControllerEvidence) []finding.Finding {
 	return out
 }
 
-// nodeController is Calico's own controller that removes Calico Nodes, alongside calico-node-sync; nothing if it does not. What it does
-// follows from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
-func nodeController(c component, w Workload) finding.Finding {
-	const name, list = "calico-kube-controllers", "ENABLED_CONTROLLERS"
-	if c.name != NodeSync || w.Name != name {
-		return finding.Finding{}
+// Rivals are the findings about a workload that does the work of a component, alongside what runs that.
+func Rivals(component string, w Workload, ours string) (out []finding.Finding) {
+	for _, c := range components() {
+		for _, r := range c.rivals {
+			if c.name == component && r.name != "" && w.Wanted > 0 && r.is(c, w) {
+				out = append(out, r.severity.Say("%s is %s, and runs alongside %s", w, r.name, ours).At(w.String()).
+					Because(r.why).
+					Advise(r.do))
+			}
+		}
 	}
+	return out
+}
+
+// KubeControllersName is the name of the Deployment that [KubeControllers] judges.
+const KubeControllersName = "calico-kube-controllers"
+
+// KubeControllers judges Calico's own controller that removes Calico Nodes, alongside calico-node-sync. What it does follows
+// from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
+func KubeControllers(w Workload) finding.Finding {
+	const list = "ENABLED_CONTROLLERS"
 	kind, enabled := w.Env["DATASTORE_TYPE"], w.Env[list]
+	well := func(what, why string) finding.Finding {
+		return finding.OK.Say("%s %s", w.String(), what).At(w.String()).Because(why)
+	}
 	switch {
+	case w.Wanted == 0:
+		return well("is scaled to 0: no other controller removes Calico Nodes", "")
 	case kind.Value == "kubernetes":
-		return finding.Finding{}
+		return well("runs with the kubernetes datastore, where it removes no Nodes; its garbage collection of addresses and ours agree", "")
 	case kind.Elsewhere || enabled.Elsewhere:
 		taken := slices.DeleteFunc([]string{"DATASTORE_TYPE", list}, func(v string) bool { return !w.Env[v].Elsewhere })
-		return finding.Finding{
-			Severity: finding.Note, Where: w.String(), What: fmt.Sprintf("not read: %s takes %s from another object", w, strings.Join(taken, " and ")),
-			Why: "with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync",
-			Do:  "check whether node is among the controllers there",
-		}
+		return finding.Note.Say("not read: %s takes %s from another object", w, strings.Join(taken, " and ")).At(w.String()).
+			Because("with the etcdv3 datastore its node controller removes Calico Nodes itself, without the guards of calico-node-sync").
+			Advise("check whether node is among the controllers there")
 	case enabled.Value != "" && !slices.Contains(strings.Split(strings.ReplaceAll(enabled.Value, " ", ""), ","), "node"):
-		return finding.Finding{}
+		return well("runs without its node controller: no other controller removes Calico Nodes",
+			"without it there is no garbage collection of leaked addresses of living machines, no copying of labels and no automatic host endpoint either")
 	}
-	return finding.Finding{
-		Severity: finding.Warning, Where: w.String(), What: fmt.Sprintf("%s runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself", w),
-		Why: "it does so at once when a Node is deleted, and at every start: no guard of calico-node-sync can hold that back",
-		Do:  "accept both, or leave node out of " + list + " and note what else that turns off: docs/migration/calico-node-sync.md",
-	}
+	return finding.Warning.Say("%s runs its node controller with the etcdv3 datastore, and removes Calico Nodes itself", w).At(w.String()).
+		Because("it does so at once when a Node is deleted, and at every start: no guard of calico-node-sync can hold that back").
+		Advise("accept both, or leave node out of " + list + " and note what else that turns off: docs/migration/calico-node-sync.md")
 }
 
 // twice finds a component that is installed more than once.
@@ -196,10 +197,9 @@ func twice(e ControllerEvidence) []finding.Finding {
 		if c.twice == "" || len(ours) < 2 {
 			continue
 		}
-		out = append(out, finding.Finding{
-			Severity: c.twice, Where: ours[0].String(), What: fmt.Sprintf("%d workloads run %s: %s", len(ours), c.name, names(ours)), Why: c.twiceWhy,
-			Do: "keep one, and scale the others to 0",
-		})
+		out = append(out, c.twice.Say("%d workloads run %s: %s", len(ours), c.name, names(ours)).At(ours[0].String()).
+			Because(c.twiceWhy).
+			Advise("keep one, and scale the others to 0"))
 	}
 	return out
 }
@@ -235,7 +235,7 @@ func replicas(e ControllerEvidence) []finding.Finding {
 // stopped is the finding about a workload that is scaled to 0: a note if others of the component run in its place.
 func stopped(c component, w Workload, others []Workload) finding.Finding {
 	others = slices.DeleteFunc(others, func(o Workload) bool { return (o.Kind == "DaemonSet") != (w.Kind == "DaemonSet") })
-	f := finding.Finding{Severity: finding.Note, Where: w.String(), What: w.String() + " is scaled to 0", Why: c.name + " does nothing then"}
+	f := finding.Note.Say("%s is scaled to 0", w.String()).At(w.String()).Because(c.name + " does nothing then")
 	if len(others) == 0 {
 		f.Severity = finding.Warning
 		f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), or uninstall it"
@@ -270,10 +270,9 @@ func leaders(e ControllerEvidence) []finding.Finding {
 			namespace, name := c.election(w)
 			if name == "" {
 				if w.Wanted > 1 {
-					out = append(out, finding.Finding{
-						Severity: finding.Problem, Where: w.String(), What: fmt.Sprintf("%s has %d replicas and elects no leader", w, w.Wanted),
-						Why: "all of them do the same work at the same time", Do: "set --leader-elect, or scale it to 1",
-					})
+					out = append(out, finding.Problem.Say("%s has %d replicas and elects no leader", w, w.Wanted).At(w.String()).
+						Because("all of them do the same work at the same time").
+						Advise("set --leader-elect, or scale it to 1"))
 				}
 				continue
 			}
@@ -305,7 +304,7 @@ func (e ControllerEvidence) leader(w Workload, namespace, name string) finding.F
 	case l.Stale(e.Now):
 		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, prose.Span(age), l.Holder)
 	default:
-		return finding.Finding{Severity: finding.OK, Where: lease, What: fmt.Sprintf("%s leads %s", l.Holder, w)}
+		return finding.OK.Say("%s leads %s", l.Holder, w).At(lease)
 	}
 	return f
 }
@@ -343,10 +342,9 @@ func versions(e ControllerEvidence) []finding.Finding {
 			continue
 		}
 		slices.Sort(parts)
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: strings.TrimSpace("release " + release), What: fmt.Sprintf("images of one release differ in version: %s", strings.Join(parts, ", ")),
-			Why: "components are tested together only in one version", Do: "upgrade the older ones, or keep the difference if it is intended",
-		})
+		out = append(out, finding.Warning.Say("images of one release differ in version: %s", strings.Join(parts, ", ")).At(strings.TrimSpace("release "+release)).
+			Because("components are tested together only in one version").
+			Advise("upgrade the older ones, or keep the difference if it is intended"))
 	}
 	return out
 }

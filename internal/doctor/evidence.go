@@ -5,11 +5,14 @@ package doctor
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -33,6 +36,32 @@ type Workload struct {
 	UdevRules, Selects bool
 }
 
+// WorkloadOf is what is judged of an object with pods.
+func WorkloadOf(kind string, meta metav1.Object, pod *corev1.PodTemplateSpec, wanted, ready int32) Workload {
+	const rules = "/etc/udev/rules.d"
+	w := Workload{
+		Kind: kind, Namespace: meta.GetNamespace(), Name: meta.GetName(), Labels: map[string]string{}, Env: map[string]Variable{},
+		Account: pod.Spec.ServiceAccountName, Wanted: int(wanted), Ready: int(ready),
+		Selects: len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil,
+	}
+	maps.Copy(w.Labels, meta.GetLabels())
+	maps.Copy(w.Labels, pod.Labels)
+	for _, c := range pod.Spec.Containers {
+		w.Images = append(w.Images, c.Image)
+		w.Args = append(append(w.Args, c.Command...), c.Args...)
+		for _, v := range c.Env {
+			w.Env[v.Name] = Variable{Value: v.Value, Elsewhere: v.ValueFrom != nil}
+		}
+	}
+	for _, c := range pod.Spec.InitContainers {
+		w.Init = append(append(w.Init, c.Command...), c.Args...)
+	}
+	for _, v := range pod.Spec.Volumes {
+		w.UdevRules = w.UdevRules || v.HostPath != nil && strings.HasPrefix(rules+"/", strings.TrimSuffix(path.Clean(v.HostPath.Path), "/")+"/")
+	}
+	return w
+}
+
 // Variable is an environment variable of a pod.
 type Variable struct {
 	Value string
@@ -52,8 +81,23 @@ type Lease struct {
 	Token *metav1.Condition
 }
 
-// UsualLease is how long Leases of leader election last if they do not say.
-const UsualLease = 15 * time.Second
+// LeaseOf is what is judged of a Lease, but for the token.
+func LeaseOf(l *coordinationv1.Lease) Lease {
+	out := Lease{Namespace: l.Namespace, Name: l.Name, Duration: usualLease}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.Time
+	}
+	if l.Spec.LeaseDurationSeconds != nil {
+		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return out
+}
+
+// usualLease is how long Leases of leader election last if they do not say.
+const usualLease = 15 * time.Second
 
 // clocksDiffer is by how much the clock of the machine that renews a Lease may be behind the API server's.
 const clocksDiffer = 5 * time.Second
@@ -63,7 +107,7 @@ const clocksDiffer = 5 * time.Second
 func (l Lease) Stale(now time.Time) bool {
 	duration := l.Duration
 	if l.Holder == "" || duration <= 0 {
-		duration = max(duration, UsualLease)
+		duration = max(duration, usualLease)
 	}
 	return now.Sub(l.Renewed) > duration+clocksDiffer
 }
@@ -171,8 +215,7 @@ func notRead(sides []finding.Side) (out []finding.Finding) {
 
 // NotLookedAt is the finding about a side that could not be read.
 func NotLookedAt(side, problem string) finding.Finding {
-	return finding.Finding{
-		Severity: finding.Warning, Unread: true, Where: side, What: "not read: " + side + ": " + problem,
-		Why: "problems there are not found", Do: "request the right to read it, or ask a person who has it",
-	}
+	return finding.Warning.Say("not read: %s: %s", side, problem).At(side).AsUnread().
+		Because("problems there are not found").
+		Advise("request the right to read it, or ask a person who has it")
 }

@@ -242,17 +242,13 @@ func rights(e RightsEvidence) []finding.Finding {
 	}
 	for _, i := range installations(e.Workloads) {
 		if i.doubt != "" {
-			out = append(out, finding.Finding{
-				Severity: finding.Note, Where: i.workload.String(), What: fmt.Sprintf("not read: rights of %s: %s", i.workload, i.doubt),
-				Why: "missing rights there are not found",
-			})
+			out = append(out, finding.Note.Say("not read: rights of %s: %s", i.workload, i.doubt).At(i.workload.String()).
+				Because("missing rights there are not found"))
 		}
 		missing, unknown := i.missing(e.Allowed)
 		out = append(out, missing...)
 		if len(missing) == 0 && unknown == 0 && len(i.manifest.rules) > 0 {
-			out = append(out, finding.Finding{
-				Severity: finding.OK, Where: i.workload.String(), What: fmt.Sprintf("%s has every right of %s", i.whose(), i.manifest.file),
-			})
+			out = append(out, finding.OK.Say("%s has every right of %s", i.whose(), i.manifest.file).At(i.workload.String()))
 		}
 	}
 	return out
@@ -295,10 +291,9 @@ func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
 	if r.own {
 		what += " in namespace " + cmp.Or(r.in, i.workload.Namespace)
 	}
-	f := finding.Finding{
-		Severity: finding.Problem, Where: r.role, What: fmt.Sprintf("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role),
-		Why: fmt.Sprintf("%s needs it: every right in %s is used", i.workload, i.manifest.file), Do: i.cure(),
-	}
+	f := finding.Problem.Say("%s may not %s %s, which %s allows it", i.whose(), strings.Join(verbs, ", "), what, r.role).At(r.role).
+		Because(fmt.Sprintf("%s needs it: every right in %s is used", i.workload, i.manifest.file)).
+		Advise(i.cure())
 	switch r.group {
 	case "cert-manager.io":
 		f.Severity, f.Why = finding.Note, "only EtcdStorages with spec.issuerRef need it"

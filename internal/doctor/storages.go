@@ -40,14 +40,13 @@ func storages(e StorageEvidence) []finding.Finding {
 	}
 	out = append(out, e.cores()...)
 	if names := e.reported(); e.Unkept != "" && len(names) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Unread: true, Where: "EtcdStorage " + finding.Some(names, 3), What: "the status of EtcdStorage " + finding.Some(names, 3) + " is " + e.Unkept,
-			Why: "what happened since is in no status", Do: "kubectl mooring doctor controllers",
-		})
+		out = append(out, finding.Warning.Say("the status of EtcdStorage %s is %s", finding.Some(names, 3), e.Unkept).At("EtcdStorage "+finding.Some(names, 3)).AsUnread().
+			Because("what happened since is in no status").
+			Advise("kubectl mooring doctor controllers"))
 	}
 	if len(out) == 0 && len(e.Storages) > 0 {
 		what := fmt.Sprintf("EtcdStorages that are ready, on a healthy core etcd: %d", len(e.Storages))
-		out = append(out, finding.Finding{Severity: finding.OK, What: what})
+		out = append(out, finding.OK.Say("%s", what))
 	}
 	return out
 }
@@ -56,9 +55,9 @@ func storages(e StorageEvidence) []finding.Finding {
 func (e StorageEvidence) tenant(s v1alpha1.EtcdStorage) []finding.Finding {
 	var out []finding.Finding
 	add := func(severity finding.Severity, c *metav1.Condition, what, why string) {
-		out = append(out, finding.Finding{
-			Severity: severity, Where: "EtcdStorage " + s.Name, What: sentence("EtcdStorage "+s.Name+" "+what, c), Why: why, Do: "kubectl mooring explain etcdstorage " + s.Name,
-		})
+		out = append(out, severity.Say("%s", sentence("EtcdStorage "+s.Name+" "+what, c)).At("EtcdStorage "+s.Name).
+			Because(why).
+			Advise("kubectl mooring explain etcdstorage "+s.Name))
 	}
 	is := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Status.Conditions, kind) }
 	ready := is("Ready")
@@ -120,10 +119,9 @@ func (e StorageEvidence) cores() []finding.Finding {
 	}
 	var out []finding.Finding
 	for _, key := range order {
-		f := finding.Finding{
-			Severity: finding.Warning, Where: "the core etcd of EtcdStorage " + finding.Some(by[key], 3), What: key.message,
-			Why: "all tenants of the core depend on it", Do: `docs/components/etcd-storage-operator.md, "Runbook"`,
-		}
+		f := finding.Warning.Say("%s", key.message).At("the core etcd of EtcdStorage " + finding.Some(by[key], 3)).
+			Because("all tenants of the core depend on it").
+			Advise(`docs/components/etcd-storage-operator.md, "Runbook"`)
 		if slices.Contains([]string{"NoSpace", "NoLeader", "Corrupt"}, key.reason) {
 			f.Severity, f.Why = finding.Problem, "writes of all tenants of the core may fail"
 		}

@@ -107,16 +107,13 @@ func drivers(e VolumeEvidence) []finding.Finding {
 		out = append(out, several(name, "node plugins", "both register with kubelet, which asks the one that came last, and one removes the socket of the other", nodes)...)
 		for _, w := range slices.Concat(controllers, nodes) {
 			if w.Ready == 0 && !w.labeled(Driver) && !w.runs(Driver) { // of ours, there is a finding about its replicas
-				out = append(out, finding.Finding{
-					Severity: finding.Problem, Where: w.String(), What: fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted),
-					Why: "volumes are not made, attached or mounted", Do: "see why: its pods are in namespace " + w.Namespace,
-				})
+				out = append(out, finding.Problem.Say("%s has no ready pod of %d", w, w.Wanted).At(w.String()).
+					Because("volumes are not made, attached or mounted").
+					Advise("see why: its pods are in namespace "+w.Namespace))
 			}
 		}
 		if len(controllers) == 1 && len(nodes) == 1 && controllers[0].Ready > 0 && nodes[0].Ready > 0 {
-			out = append(out, finding.Finding{
-				Severity: finding.OK, Where: controllers[0].String(), What: fmt.Sprintf("one controller and one node plugin run driver %s: %s and %s", name, controllers[0], nodes[0]),
-			})
+			out = append(out, finding.OK.Say("one controller and one node plugin run driver %s: %s and %s", name, controllers[0], nodes[0]).At(controllers[0].String()))
 		}
 	}
 	return out
@@ -131,10 +128,9 @@ func several(driver, kind, why string, plugins []Workload) []finding.Finding {
 	for _, p := range plugins {
 		selected = selected && p.Selects && p.Kind == "DaemonSet"
 	}
-	f := finding.Finding{
-		Severity: finding.Problem, Where: plugins[0].String(), What: fmt.Sprintf("%d %s run driver %s: %s", len(plugins), kind, driver, names(plugins)), Why: why,
-		Do: "keep one, and delete the other: docs/components/digitalocean-csi-driver.md",
-	}
+	f := finding.Problem.Say("%d %s run driver %s: %s", len(plugins), kind, driver, names(plugins)).At(plugins[0].String()).
+		Because(why).
+		Advise("keep one, and delete the other: docs/components/digitalocean-csi-driver.md")
 	if selected {
 		f.Severity, f.Do = finding.Warning, "see that no machine is selected by both"
 	}
@@ -149,17 +145,16 @@ func automount(e VolumeEvidence) []finding.Finding {
 			file, _ := w.flag(automountFlag)
 			asks := strings.HasSuffix(file, automountRule) || slices.ContainsFunc(w.Init, func(a string) bool { return strings.Contains(a, automountRule) })
 			if asks && w.UdevRules {
-				out = append(out, finding.Finding{Severity: finding.OK, Where: w.String(), What: w.String() + " removes the udev rule " + automountRule})
+				out = append(out, finding.OK.Say("%s removes the udev rule %s", w.String(), automountRule).At(w.String()))
 				continue
 			}
 			what := w.String() + " does not remove the udev rule " + automountRule
 			if asks {
 				what = w.String() + " is to remove the udev rule " + automountRule + ", and does not mount the machine's /etc/udev/rules.d"
 			}
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, Where: w.String(), What: what, Why: "on machines that have the rule, a new volume is mounted for a moment and is busy, so that it is not formatted or mounted",
-				Do: fmt.Sprintf("set --%s=/etc/udev/rules.d/%s and mount that folder, as the manifests do, unless no machine has the rule", automountFlag, automountRule),
-			})
+			out = append(out, finding.Warning.Say("%s", what).At(w.String()).
+				Because("on machines that have the rule, a new volume is mounted for a moment and is busy, so that it is not formatted or mounted").
+				Advise(fmt.Sprintf("set --%s=/etc/udev/rules.d/%s and mount that folder, as the manifests do, unless no machine has the rule", automountFlag, automountRule)))
 		}
 	}
 	return out
@@ -190,9 +185,9 @@ func volumeTopology(e VolumeEvidence) []finding.Finding {
 	var out []finding.Finding
 	add := func(severity finding.Severity, names []string, what, why, do string) {
 		if len(names) > 0 {
-			out = append(out, finding.Finding{
-				Severity: severity, Where: "CSINodes", What: fmt.Sprintf("%s %s: %s", prose.Plural(len(names), "Node"), what, finding.Few(names)), Why: why, Do: do,
-			})
+			out = append(out, severity.Say("%s %s: %s", prose.Plural(len(names), "Node"), what, finding.Few(names)).At("CSINodes").
+				Because(why).
+				Advise(do))
 		}
 	}
 	add(finding.Problem, others, "registered the driver with another droplet's ID", "volumes of Pods there are attached to the other droplet", "see why the metadata service answers so, and "+restart)
@@ -201,7 +196,7 @@ func volumeTopology(e VolumeEvidence) []finding.Finding {
 	add(finding.Problem, unlabeled, "without the label "+RegionKey, "the scheduler finds that volumes cannot be attached there (node affinity conflict)", restart)
 	add(finding.Warning, elsewhere, "with a label "+RegionKey+" that differs from topology.kubernetes.io/region", "Pods are placed by the one and volumes made by the other", restart)
 	if len(out) == 0 && len(e.Machines) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("Nodes that have the driver with their droplet's ID and region: %d", len(e.Machines))})
+		out = append(out, finding.OK.Say("Nodes that have the driver with their droplet's ID and region: %d", len(e.Machines)))
 	}
 	return out
 }
@@ -239,28 +234,22 @@ func classes(e VolumeEvidence) []finding.Finding {
 			alike++
 			continue
 		}
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: "StorageClass " + shipped.Name,
-			What: fmt.Sprintf("StorageClass %s differs from the one of the driver's manifests: %s", shipped.Name, strings.Join(differs, ", ")),
-			Why:  "its claims get other volumes than its name says, and kubectl apply of the manifests is refused, since a class cannot be changed",
-			Do:   "give yours another name, delete this one and apply the manifests again: claims that have a volume keep it",
-		})
+		out = append(out, finding.Warning.Say("StorageClass %s differs from the one of the driver's manifests: %s", shipped.Name, strings.Join(differs, ", ")).At("StorageClass "+shipped.Name).
+			Because("its claims get other volumes than its name says, and kubectl apply of the manifests is refused, since a class cannot be changed").
+			Advise("give yours another name, delete this one and apply the manifests again: claims that have a volume keep it"))
 	}
 	if len(defaults) > 1 && ours {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: "StorageClasses", What: fmt.Sprintf("%d StorageClasses are the default: %s", len(defaults), finding.Few(defaults)),
-			Why: "a claim without a class gets the newest of them, which changes with the next one", Do: "remove the annotation storageclass.kubernetes.io/is-default-class from all but one",
-		})
+		out = append(out, finding.Warning.Say("%d StorageClasses are the default: %s", len(defaults), finding.Few(defaults)).At("StorageClasses").
+			Because("a claim without a class gets the newest of them, which changes with the next one").
+			Advise("remove the annotation storageclass.kubernetes.io/is-default-class from all but one"))
 	}
 	if len(e.Snapshots) > 1 {
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, Where: "VolumeSnapshotClasses",
-			What: fmt.Sprintf("%d VolumeSnapshotClasses of driver %s are the default: %s", len(e.Snapshots), VolumeDriver, finding.Few(e.Snapshots)),
-			Why:  "a VolumeSnapshot without a class is refused", Do: "remove the annotation snapshot.storage.kubernetes.io/is-default-class from all but one",
-		})
+		out = append(out, finding.Problem.Say("%d VolumeSnapshotClasses of driver %s are the default: %s", len(e.Snapshots), VolumeDriver, finding.Few(e.Snapshots)).At("VolumeSnapshotClasses").
+			Because("a VolumeSnapshot without a class is refused").
+			Advise("remove the annotation snapshot.storage.kubernetes.io/is-default-class from all but one"))
 	}
 	if len(out) == 0 && alike > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("StorageClasses that are those of the driver's manifests: %d", alike)})
+		out = append(out, finding.OK.Say("StorageClasses that are those of the driver's manifests: %d", alike))
 	}
 	return out
 }

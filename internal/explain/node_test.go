@@ -135,21 +135,25 @@ func TestNodeOutOfService(t *testing.T) {
 		return explain.Node(e)
 	}
 	silent(t, of(explain.OutOfService{}), "taint")
-	verdict := func(reason outofservice.Reason) *outofservice.Verdict {
-		return &outofservice.Verdict{Node: "worker-1", Droplet: 7, Reason: reason, Message: "droplet 7 is off"}
+	record := func(at time.Time, reasons ...outofservice.Reason) *outofservice.Record {
+		r := &outofservice.Record{Enabled: true, SavedAt: at}
+		for _, reason := range reasons {
+			r.Machines = append(r.Machines, outofservice.Verdict{Node: "worker-1", Droplet: 7, Reason: reason, Message: "droplet 7 is off"})
+		}
+		return r
 	}
 	at := now.Add(-time.Minute)
 	says(t, of(explain.OutOfService{NotReady: true}), false, "taint: node.kubernetes.io/out-of-service is not set",
 		"why: digitalocean-cloud-controller-manager has no record of machines that are off: it does not run, or runs without --out-of-service-taint")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonOutOfService), Ours: true, NotReady: true}), true,
+	says(t, of(explain.OutOfService{Record: record(at, outofservice.ReasonOutOfService), Ours: true, NotReady: true}), true,
 		"!taint: node.kubernetes.io/out-of-service is set by digitalocean-cloud-controller-manager: Pods of the machine are deleted, and its volumes detached", "why: droplet 7 is off (out-of-service)", "recorded: 60s ago")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, Verdict: verdict(outofservice.ReasonMassGuard), NotReady: true}), true,
+	says(t, of(explain.OutOfService{Record: record(at, outofservice.ReasonMassGuard), NotReady: true}), true,
 		"!why: droplet 7 is off (mass-guard)")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: at, NotReady: true}), false, "why: DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
-	says(t, of(explain.OutOfService{Recorded: true, Enabled: true, At: now.Add(-time.Hour)}), false, "why: the Node is ready")
+	says(t, of(explain.OutOfService{Record: record(at), NotReady: true}), false, "why: DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")
+	says(t, of(explain.OutOfService{Record: record(now.Add(-time.Hour)), NotReady: true}), true, "!recorded: 60m ago", "!stale: the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
+	says(t, of(explain.OutOfService{Record: record(now.Add(-time.Hour))}), false, "why: the Node is ready")
 	says(t, of(explain.OutOfService{Side: finding.Side{Problem: "forbidden"}, NotReady: true}), true, "!why: not known: forbidden")
-	says(t, of(explain.OutOfService{Foreign: true, Recorded: true, Enabled: true, At: at}), true, "!taint: node.kubernetes.io/out-of-service was set by another party, which has to remove it")
+	says(t, of(explain.OutOfService{Foreign: true, Record: record(at)}), true, "!taint: node.kubernetes.io/out-of-service was set by another party, which has to remove it")
 }
 
 // Others' steps and refusals are not this machine's; its other names are.

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
@@ -14,12 +15,8 @@ import (
 // OutOfService is what digitalocean-cloud-controller-manager has recorded of machines that are off.
 type OutOfService struct {
 	finding.Side
-	// Recorded reports whether there is a record, Enabled whether taints are set, At when it was written.
-	Recorded, Enabled bool
-	At                time.Time
-	// Verdict is where this machine stands, nil if the record has nothing of it; Partial reports whether the record leaves machines out.
-	Verdict *outofservice.Verdict
-	Partial bool
+	// Record is nil if there is none.
+	Record *outofservice.Record
 	// Ours and Foreign report whether the Node has the taint of the component, and of somebody else.
 	Ours, Foreign bool
 	// NotReady reports whether the Node is not ready.
@@ -47,28 +44,30 @@ func (e NodeEvidence) outOfService() Section {
 	if !s.told(o.Side, "why") {
 		return s
 	}
-	if !o.Recorded {
+	if o.Record == nil {
 		s.say("why", "digitalocean-cloud-controller-manager has no record of machines that are off: it does not run, or runs without --out-of-service-taint")
 		return s
 	}
-	o.why(&s)
-	old := e.Now.Sub(o.At) > freshRecord && (o.NotReady || o.Verdict != nil)
-	s.sayIf(old, "recorded", "%s ago", prose.Span(e.Now.Sub(o.At)))
+	at := slices.IndexFunc(o.Record.Machines, func(v outofservice.Verdict) bool { return v.Node == e.Name })
+	o.why(&s, at)
+	old := e.Now.Sub(o.Record.SavedAt) > freshRecord && (o.NotReady || at >= 0)
+	s.sayIf(old, "recorded", "%s ago", prose.Span(e.Now.Sub(o.Record.SavedAt)))
 	if old {
 		s.heed("stale", "the component has not written since: it does not run, or no longer has the flag --out-of-service-taint")
 	}
 	return s
 }
 
-// why says what the record has of the machine.
-func (o OutOfService) why(s *Section) {
+// why says what the record has of the machine, which is at that place of its machines, -1 for nowhere.
+func (o OutOfService) why(s *Section, at int) {
 	switch {
-	case !o.Enabled:
+	case !o.Record.Enabled:
 		s.say("why", "digitalocean-cloud-controller-manager runs without --out-of-service-taint")
-	case o.Verdict != nil:
-		waits := o.Verdict.Reason != outofservice.ReasonOutOfService && o.Verdict.Reason != outofservice.ReasonGrace
-		s.sayIf(waits, "why", "%s (%s)", o.Verdict.Message, o.Verdict.Reason)
-	case o.Partial:
+	case at >= 0:
+		v := o.Record.Machines[at]
+		waits := v.Reason != outofservice.ReasonOutOfService && v.Reason != outofservice.ReasonGrace
+		s.sayIf(waits, "why", "%s (%s)", v.Message, v.Reason)
+	case o.Record.More > 0:
 		s.say("why", "the record does not have all machines; the metric mooring_digitalocean_out_of_service_machines counts them by reason")
 	case o.NotReady:
 		s.say("why", "DigitalOcean reports its droplet as active, so that the machine may run, or the Node has just become NotReady")

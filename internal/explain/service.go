@@ -401,12 +401,14 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 		s.sayIf(len(down) == len(targets), "not ready", "%d: %s: they stay targets, and the health check of the load balancer leaves them out",
 			len(down), finding.First(down, mostTargets))
 	}
+	unexpected := loadbalancer.Unexpected(result.LeftOut, e.Input.Nodes)
 	for i, l := range result.LeftOut {
 		if i == mostTargets {
 			s.say("left out", "%d more", len(result.LeftOut)-i)
 			break
 		}
-		s.sayIf(!e.meant(l.Node), "left out", "node %s %s", l.Node, l.Reason)
+		text := fmt.Sprintf("node %s %s", l.Node, l.Reason)
+		s.sayIf(slices.Contains(unexpected, text), "left out", "%s", text)
 	}
 	return s
 }
@@ -422,21 +424,3 @@ func (e ServiceEvidence) node(name string) *corev1.Node {
 
 // mostTargets is how many Nodes are named.
 const mostTargets = 20
-
-// The taints of Nodes that are about to go, and to come (cluster autoscaler, and k8s.io/cloud-provider/api).
-const (
-	autoscalerTaint    = "ToBeDeletedByClusterAutoscaler"
-	uninitializedTaint = "node.cloudprovider.kubernetes.io/uninitialized"
-)
-
-// meant reports that somebody wants a Node left out, or that it is about to get its addresses: then the controller warns of nothing either.
-func (e ServiceEvidence) meant(name string) bool {
-	n := e.node(name)
-	if n == nil {
-		return false
-	}
-	_, labeled := n.Labels[corev1.LabelNodeExcludeBalancers]
-	return labeled || n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == autoscalerTaint || t.Key == uninitializedTaint
-	})
-}

@@ -89,6 +89,9 @@ func TestServiceNodes(t *testing.T) {
 	e.Input.Nodes[0].Labels = nil
 	e.Input.Nodes[0].Status.Addresses = nil
 	says(t, explain.Service(e), true, "!left out: node a has no IPv4 address", "targets: 1: b (no provider ID yet)")
+	e.Input.Nodes[0].Labels = map[string]string{loadbalancer.NetworkTypeLabel: "private"} // which the controller does not warn of either
+	says(t, explain.Service(e), false, "left out: node a has no IPv4 address")
+	e.Input.Nodes[0].Labels = nil
 	e.Input.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}}
 	says(t, explain.Service(e), false, "left out: node a has no IPv4 address")
 	for range 25 {

@@ -32,6 +32,16 @@ const (
 // (libcalico-go, apis/v3 OrchestratorKubernetes).
 const OrchestratorKubernetes = "k8s"
 
+// ReferredNode is the Kubernetes Node that the orchRefs of a Calico Node name first, "" for none.
+func ReferredNode(refs []OrchRef) string {
+	for _, ref := range refs {
+		if ref.Orchestrator == OrchestratorKubernetes && ref.NodeName != "" {
+			return ref.NodeName
+		}
+	}
+	return ""
+}
+
 // Config holds the limits that a plan keeps. The zero value is not valid; begin with DefaultConfig.
 type Config struct {
 	// Grace is how long a Node must have been absent, as observed by us, before anything is removed.

@@ -29,7 +29,7 @@ func Findings(maps []Map, now time.Time) []finding.Finding {
 		}
 		if len(out) == 0 && len(maps) > 0 {
 			what := fmt.Sprintf("topologies whose operator reports all reflectors with all sessions: %d", len(maps))
-			out = append(out, finding.Finding{Severity: finding.OK, What: what})
+			out = append(out, finding.OK.Say("%s", what))
 		}
 		return out
 	}
@@ -40,7 +40,7 @@ func (m Map) findings(now time.Time) (out []finding.Finding) {
 	where := Where(m.Name)
 	describe := "kubectl describe routereflectortopology " + m.Name
 	add := func(severity finding.Severity, what, why, do string) {
-		out = append(out, finding.Finding{Severity: severity, Where: where, What: where + ": " + what, Why: why, Do: do})
+		out = append(out, severity.Say("%s: %s", where, what).At(where).Because(why).Advise(do))
 	}
 	for _, trouble := range m.Troubles {
 		add(finding.Problem, trouble, "its operator reports it", describe)

@@ -101,8 +101,8 @@ type Node struct {
 // Content is a VolumeSnapshotContent.
 type Content struct {
 	// Handle is the snapshot's ID, "" while it is made; Volume is the ID of the volume that it is made of, "" if that is not known.
-	Name, Snapshot, Handle, Volume string
-	Created                        time.Time
+	Name, Handle, Volume string
+	Created              time.Time
 }
 
 // Cloud is what DigitalOcean said.

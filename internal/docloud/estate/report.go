@@ -136,22 +136,20 @@ func (r Report) Findings() []finding.Finding {
 func findings(r Report) []finding.Finding {
 	var out []finding.Finding
 	for _, o := range r.In(Unreferenced) {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: o.String(), What: fmt.Sprintf("nothing refers to %s, %s", o, o.Costs()), Why: o.Why, Do: o.Next,
-		})
+		out = append(out, finding.Warning.Say("nothing refers to %s, %s", o, o.Costs()).At(o.String()).
+			Because(o.Why).
+			Advise(o.Next))
 	}
 	for _, o := range r.In(Unknown) {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, Where: o.String(), What: "what leads to " + o.String() + " is unknown", Why: o.Why, Do: o.Next, Unread: true,
-		})
+		out = append(out, finding.Warning.Say("what leads to %s is unknown", o.String()).At(o.String()).AsUnread().
+			Because(o.Why).
+			Advise(o.Next))
 	}
 	for _, n := range r.NotRead {
-		out = append(out, finding.Finding{Severity: finding.Warning, What: "not everything at DigitalOcean was judged: " + n, Unread: true})
+		out = append(out, finding.Warning.Say("not everything at DigitalOcean was judged: %s", n).AsUnread())
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.OK, What: fmt.Sprintf("objects at DigitalOcean to which something in the cluster leads: %d", len(r.Objects)),
-		})
+		out = append(out, finding.OK.Say("objects at DigitalOcean to which something in the cluster leads: %d", len(r.Objects)))
 	}
 	return out
 }

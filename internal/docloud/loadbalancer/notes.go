@@ -73,9 +73,9 @@ func reasonOfProblem(problem error) string {
 	return ReasonConfig
 }
 
-// leftOutNote is about the Nodes that get no traffic, unless somebody wants it so or they are about to get their addresses.
-func leftOutNote(all []LeftOut, nodes []*corev1.Node) (Note, bool) {
-	const shown = 5
+// Unexpected is a sentence for each Node that gets no traffic although nobody wants it so and it is not about to get its
+// addresses.
+func Unexpected(all []LeftOut, nodes []*corev1.Node) (sentences []string) {
 	expected := map[string]bool{}
 	for _, node := range nodes {
 		_, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]
@@ -84,20 +84,12 @@ func leftOutNote(all []LeftOut, nodes []*corev1.Node) (Note, bool) {
 			return t.Key == autoscalerTaint || t.Key == uninitializedTaint
 		})
 	}
-	var parts []string
 	for _, l := range all {
 		if !expected[l.Node] && l.Reason != notSelected {
-			parts = append(parts, fmt.Sprintf("node %s %s", l.Node, l.Reason))
+			sentences = append(sentences, fmt.Sprintf("node %s %s", l.Node, l.Reason))
 		}
 	}
-	if len(parts) == 0 {
-		return Note{}, false
-	}
-	text := strings.Join(parts[:min(len(parts), shown)], ", ")
-	if more := len(parts) - shown; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
-	}
-	return warning(ReasonLeftOut, "gets no traffic from the load balancer: "+text), true
+	return sentences
 }
 
 // Texts are differences in words.

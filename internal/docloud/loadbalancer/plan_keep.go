@@ -47,6 +47,9 @@ func (p *planning) keep() {
 	}
 }
 
+// mostLeftOut is how many Nodes without traffic a note names.
+const mostLeftOut = 5
+
 // decide says what the load balancer must be, and notes all that its owner should know. Without ok the plan is made.
 func (p *planning) decide(observed *Observed) (Result, bool) {
 	result, problems, ok := p.desired(observed)
@@ -60,8 +63,12 @@ func (p *planning) decide(observed *Observed) (Result, bool) {
 	for _, w := range result.Warnings {
 		p.warn(w.Reason, w.Message)
 	}
-	if note, ok := leftOutNote(result.LeftOut, p.Nodes); ok {
-		p.plan.Notes = append(p.plan.Notes, note)
+	if left := Unexpected(result.LeftOut, p.Nodes); len(left) > 0 {
+		text := "gets no traffic from the load balancer: " + strings.Join(left[:min(len(left), mostLeftOut)], ", ")
+		if more := len(left) - mostLeftOut; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+		p.warn(ReasonLeftOut, text)
 	}
 	wrong := slices.DeleteFunc(slices.Clone(problems), func(problem error) bool { // what only takes its time is not wrong
 		wait, ok := errors.AsType[*CertificateWait](problem)

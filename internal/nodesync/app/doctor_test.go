@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -75,12 +74,12 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	if d := examine(t, s.settings(), all...); d.Worst != finding.Note {
 		t.Errorf("with the controller's flags:\n%s", finding.Text(d.Findings, 0))
 	}
-	well.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
-	well.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
-	well.expect(t, finding.OK, doctor.CheckClusterInformation, "Calico v3.31.0 is supported")
-	well.expect(t, finding.OK, doctor.CheckClusterInformation, "recorded to belong to this cluster")
-	well.expect(t, finding.OK, doctor.CheckDrift, "nothing of machines that are gone")
-	well.expect(t, finding.OK, doctor.CheckRights, " has all ")
+	well.expect(t, finding.OK, "kubernetes", "Kubernetes v1.")
+	well.expect(t, finding.OK, "datastore", "etcd 3.")
+	well.expect(t, finding.OK, "cluster-information", "Calico v3.31.0 is supported")
+	well.expect(t, finding.OK, "cluster-information", "recorded to belong to this cluster")
+	well.expect(t, finding.OK, "drift", "nothing of machines that are gone")
+	well.expect(t, finding.OK, "rights", " has all ")
 
 	one, two := s.plant()
 	before, versions := s.etcd.Revision(t), s.versions(one, two)
@@ -89,16 +88,16 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 	if diff := cmp.Diff(versions, s.versions(one, two)); diff != "" {
 		t.Errorf("doctor only reads, but objects have changed:\n%s", diff)
 	}
-	ill.expect(t, finding.Warning, doctor.CheckKubeControllers, "kube-system/calico-kube-controllers runs its node controller")
-	ill.expect(t, finding.Warning, doctor.CheckCalicoNode, "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
-	ill.expect(t, finding.Note, doctor.CheckCalicoNode, "1 Calico Node has no orchRef: "+s.name("reflector"))
-	ill.expect(t, finding.Warning, doctor.CheckPredecessor, "Deployment kube-system/kube-calico-controller, the old")
-	ill.expect(t, finding.Warning, doctor.CheckInstallations, "2 installations of calico-node-sync are running, in namespaces "+one+", "+two)
-	ill.expect(t, finding.Warning, doctor.CheckNames, "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all refer to")
-	ill.expect(t, finding.Warning, doctor.CheckNames, "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
-	ill.expect(t, finding.Warning, doctor.CheckDrift, "Kubernetes Nodes have no Calico Node: ")
-	ill.expect(t, finding.Note, doctor.CheckDrift, "1 machine is held back by grace: "+s.name("1"))
-	ill.expect(t, finding.Warning, doctor.CheckDrift, "1 value is held back by unreadable: ")
+	ill.expect(t, finding.Warning, "kube-controllers", "kube-system/calico-kube-controllers runs its node controller")
+	ill.expect(t, finding.Warning, "calico-node", "kube-system/calico-node does not set CALICO_K8S_NODE_REF")
+	ill.expect(t, finding.Note, "calico-node", "1 Calico Node has no orchRef: "+s.name("reflector"))
+	ill.expect(t, finding.Warning, "predecessor", "Deployment kube-system/kube-calico-controller is the old")
+	ill.expect(t, finding.Warning, "installations", "2 installations of calico-node-sync are running, in namespaces "+one+", "+two)
+	ill.expect(t, finding.Warning, "names", "Calico Nodes "+s.name("0")+", "+s.name("0-again")+" all refer to")
+	ill.expect(t, finding.Warning, "names", "1 host is left alone for an ambiguous name: "+s.name("short.example.com"))
+	ill.expect(t, finding.Warning, "drift", "Kubernetes Nodes have no Calico Node: ")
+	ill.expect(t, finding.Note, "drift", "1 machine is held back by grace: "+s.name("1"))
+	ill.expect(t, finding.Warning, "drift", "1 value is held back by unreadable: ")
 
 	key := "/calico/resources/v3/projectcalico.org/clusterinformations/default"
 	info := s.etcd.Dump(t)[key]
@@ -106,11 +105,11 @@ func TestDoctorCommand(t *testing.T) { //nolint:paralleltest // it looks at the 
 		must.Get(s.etcd.Client.Put(t.Context(), key, value)).Or(t)
 	}
 	put(strings.Replace(info, `"datastoreReady":true`, `"datastoreReady":false`, 1))
-	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "does not report datastoreReady")
+	examine(t, s.settings(), as...).expect(t, finding.Problem, "cluster-information", "does not report datastoreReady")
 	put(strings.Replace(info, `cluster-uid":"`, `cluster-uid":"x`, 1))
-	examine(t, s.settings(), as...).expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore belongs to the cluster whose kube-system has UID x")
+	examine(t, s.settings(), as...).expect(t, finding.Problem, "cluster-information", "the datastore belongs to the cluster whose kube-system has UID x")
 	put("{")
-	examine(t, s.settings(), as...).expect(t, finding.Warning, doctor.CheckClusterInformation, "not checked: it failed to read")
+	examine(t, s.settings(), as...).expect(t, finding.Warning, "cluster-information", "not checked: it failed to read")
 }
 
 // plant puts one of everything that doctor looks for into the cluster and the datastore. It returns the namespaces of two Leases.
@@ -203,33 +202,33 @@ func TestDoctorCommandWithoutThisOrThat(t *testing.T) {
 	kubeconfig := []string{"--kubeconfig", s.cluster.Kubeconfig}
 
 	nothing := examine(t, nil)
-	nothing.expect(t, finding.Problem, doctor.CheckSettings, "no datastore is named")
-	nothing.expect(t, finding.Problem, doctor.CheckKubernetes, "no API server is configured")
+	nothing.expect(t, finding.Problem, "settings", "no datastore is named")
+	nothing.expect(t, finding.Problem, "kubernetes", "no API server is configured")
 
 	contradicting := examine(t, []string{"ETCD_ENDPOINTS=http://127.0.0.1:1", "DATASTORE_TYPE=kubernetes", "ETCD_PASSWORD=hunter2"}, kubeconfig...)
-	contradicting.expect(t, finding.Problem, doctor.CheckSettings, "unset one of them")
-	contradicting.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	contradicting.expect(t, finding.Problem, "settings", "unset one of them")
+	contradicting.expect(t, finding.OK, "kubernetes", "Kubernetes v1.")
 
 	noEtcd := examine(t, nowhere, kubeconfig...)
-	noEtcd.expect(t, finding.Problem, doctor.CheckDatastore, "at http://127.0.0.1:1 does not respond to a quorum read")
-	noEtcd.expect(t, finding.OK, doctor.CheckKubernetes, "Kubernetes v1.")
+	noEtcd.expect(t, finding.Problem, "datastore", "at http://127.0.0.1:1 does not respond to a quorum read")
+	noEtcd.expect(t, finding.OK, "kubernetes", "Kubernetes v1.")
 
 	noCluster := examine(t, s.settings(), "--master=https://127.0.0.1:1")
-	noCluster.expect(t, finding.Problem, doctor.CheckKubernetes, "the API server at https://127.0.0.1:1 does not respond")
-	noCluster.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
-	noCluster.expect(t, finding.OK, doctor.CheckNames, "each Calico Node of Kubernetes refers")
+	noCluster.expect(t, finding.Problem, "kubernetes", "the API server at https://127.0.0.1:1 does not respond")
+	noCluster.expect(t, finding.OK, "datastore", "etcd 3.")
+	noCluster.expect(t, finding.OK, "names", "each Calico Node of Kubernetes refers")
 
 	nobody := examine(t, s.settings(), "--kubeconfig", kubeconfigAs(t, s.cluster.Kubeconfig, "nobody"), "--leader-election-namespace=default")
-	nobody.expect(t, finding.Note, doctor.CheckKubeControllers, "because of the missing right to list Deployments in namespace kube-system")
-	nobody.expect(t, finding.Note, doctor.CheckInstallations, "because of the missing right to list Leases")
-	nobody.expect(t, finding.Note, doctor.CheckClusterInformation, "because of the missing right to get namespace kube-system")
-	nobody.expect(t, finding.Note, doctor.CheckDrift, "because of the missing right to list Kubernetes Nodes")
-	nobody.expect(t, finding.Warning, doctor.CheckRights, "nobody may not get nodes, list nodes")
-	nobody.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
+	nobody.expect(t, finding.Note, "kube-controllers", "because of the missing right to list Deployments in namespace kube-system")
+	nobody.expect(t, finding.Note, "installations", "because of the missing right to list Leases")
+	nobody.expect(t, finding.Note, "cluster-information", "because of the missing right to get namespace kube-system")
+	nobody.expect(t, finding.Note, "drift", "because of the missing right to list Kubernetes Nodes")
+	nobody.expect(t, finding.Warning, "rights", "nobody may not get nodes, list nodes")
+	nobody.expect(t, finding.OK, "datastore", "etcd 3.")
 
 	account := "system:serviceaccount:default:nobody"
 	other := examine(t, s.settings(), append(kubeconfig, "--as="+account)...)
-	other.expect(t, finding.Problem, doctor.CheckRights, account+" may not get nodes, list nodes")
+	other.expect(t, finding.Problem, "rights", account+" may not get nodes, list nodes")
 }
 
 // kubeconfigAs is a kubeconfig that acts as somebody else.
@@ -257,9 +256,9 @@ func TestDoctorCommandWithTLS(t *testing.T) {
 		"ETCD_CERT_FILE=" + pair + ".crt", "ETCD_KEY_FILE=" + pair + ".key",
 	}
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
-	d.expect(t, finding.OK, doctor.CheckCertificates, "4 certificates are valid")
-	d.expect(t, finding.OK, doctor.CheckDatastore, "etcd 3.")
-	d.expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+	d.expect(t, finding.OK, "certificates", "4 certificates are not about to expire")
+	d.expect(t, finding.OK, "datastore", "etcd 3.")
+	d.expect(t, finding.Problem, "cluster-information", "the datastore holds no ClusterInformation")
 }
 
 // In the kubernetes datastore there is nothing but the API server to ask.
@@ -269,6 +268,6 @@ func TestDoctorCommandWithTheKubernetesDatastore(t *testing.T) {
 	env := []string{"DATASTORE_TYPE=kubernetes"}
 	cluster.InstallCalicoCRDs(t)
 	d := examine(t, env, "--kubeconfig", cluster.Kubeconfig)
-	d.expect(t, finding.OK, doctor.CheckDatastore, "Calico's datastore is the Kubernetes API")
-	d.expect(t, finding.Problem, doctor.CheckClusterInformation, "the datastore holds no ClusterInformation")
+	d.expect(t, finding.OK, "datastore", "Calico's datastore is the Kubernetes API")
+	d.expect(t, finding.Problem, "cluster-information", "the datastore holds no ClusterInformation")
 }

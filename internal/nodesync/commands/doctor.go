@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/sirupsen/logrus" //nolint:depguard // libcalico-go logs through it, to the person at the terminal
 	"github.com/spf13/cobra"
@@ -31,10 +30,8 @@ type Doctor struct {
 	Settings Settings
 	// As is whose rights are checked, "" for those of the user who runs doctor.
 	As string
-	// ForPerson reports whether settings and rights are a person's and not the program's: then they are not judged.
-	ForPerson bool
-	// Among is that of doctor.Evidence.
-	Among bool
+	// ForPerson and Among are those of doctor.Evidence.
+	ForPerson, Among bool
 }
 
 // NewDoctor returns what examines by the defaults.
@@ -72,10 +69,5 @@ func (d *Doctor) Findings(ctx context.Context) ([]finding.Finding, error) {
 	x := &examination{Doctor: d, clock: clock.RealClock{}}
 	evidence := x.gather(ctx)
 	x.close()
-	cut := context.Cause(ctx)
-	findings := doctor.Findings(evidence)
-	if d.ForPerson {
-		findings = slices.DeleteFunc(findings, func(f finding.Finding) bool { return f.Check == doctor.CheckSettings })
-	}
-	return findings, cut
+	return doctor.Findings(evidence), context.Cause(ctx)
 }

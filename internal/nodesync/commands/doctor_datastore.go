@@ -6,10 +6,7 @@ package commands
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -22,12 +19,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-dev/mooring/internal/nodesync"
+	judges "github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 )
 
-func oneLine(err error) string { return command.OneLine(err.Error()) }
+// oneLine is an error in one line, "" for none.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	return command.OneLine(err.Error())
+}
 
 // gatherEtcd asks each endpoint how it is, and reads ClusterInformation as it is stored: what is broken in it is to be seen.
 func (x *examination) gatherEtcd(ctx context.Context, e *doctor.Evidence) {
@@ -37,7 +40,7 @@ func (x *examination) gatherEtcd(ctx context.Context, e *doctor.Evidence) {
 		etcd, err = clientv3.New(config)
 	}
 	if err != nil {
-		e.ClusterInformation = failed[doctor.ClusterInformation](err)
+		e.ClusterInformation = failed[*apiv3.ClusterInformation](err)
 		return
 	}
 	defer func() { _ = etcd.Close() }()
@@ -45,14 +48,14 @@ func (x *examination) gatherEtcd(ctx context.Context, e *doctor.Evidence) {
 	if e.Datastore.Failure != "" {
 		return
 	}
-	e.ClusterInformation = ask(ctx, func(ctx context.Context) (doctor.ClusterInformation, error) {
+	e.ClusterInformation = ask(ctx, func(ctx context.Context) (*apiv3.ClusterInformation, error) {
 		key, err := model.KeyToDefaultPath(model.ResourceKey{Kind: apiv3.KindClusterInformation, Name: "default"})
 		if err != nil {
-			return doctor.ClusterInformation{}, err
+			return nil, err
 		}
 		resp, err := etcd.Get(ctx, key)
 		if err != nil || len(resp.Kvs) == 0 {
-			return doctor.ClusterInformation{}, err
+			return nil, err
 		}
 		return parseClusterInformation(resp.Kvs[0].Value)
 	})
@@ -81,63 +84,68 @@ func members(ctx context.Context, etcd *clientv3.Client, endpoints []string) []d
 }
 
 // clusterInformation reads it in the kubernetes datastore.
-func (x *examination) clusterInformation(ctx context.Context) (doctor.ClusterInformation, error) {
+func (x *examination) clusterInformation(ctx context.Context) (*apiv3.ClusterInformation, error) {
 	data, err := x.api.Discovery().RESTClient().Get().AbsPath("/apis/crd.projectcalico.org/v1/clusterinformations/default").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
-		return doctor.ClusterInformation{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return doctor.ClusterInformation{}, err
+		return nil, err
 	}
 	return parseClusterInformation(data)
 }
 
-func parseClusterInformation(data []byte) (doctor.ClusterInformation, error) {
+func parseClusterInformation(data []byte) (*apiv3.ClusterInformation, error) {
 	var info apiv3.ClusterInformation
 	if err := json.Unmarshal(data, &info); err != nil {
-		return doctor.ClusterInformation{}, fmt.Errorf("parsing ClusterInformation: %w", err)
+		return nil, fmt.Errorf("parsing ClusterInformation: %w", err)
 	}
-	return doctor.ClusterInformation{
-		Exists: true, Ready: info.Spec.DatastoreReady != nil && *info.Spec.DatastoreReady, Version: info.Spec.CalicoVersion,
-		BoundTo: info.Annotations[nodesync.BindingAnnotation],
-	}, nil
+	return &info, nil
 }
 
 // gatherCertificates reads those that the settings and the kubeconfig name.
 func (x *examination) gatherCertificates(e *doctor.Evidence) {
+	add := func(name, file string, leaf bool, pem []byte, err error) {
+		b := judges.Bundle{Where: name, PEM: pem, Leaf: leaf, Problem: oneLine(err)}
+		if file != "" {
+			b.Where += " (" + file + ")"
+		}
+		e.Certificates.Bundles = append(e.Certificates.Bundles, b)
+	}
 	etcd := x.config.Etcd
 	if etcd.CACertFile != "" {
-		data, err := os.ReadFile(etcd.CACertFile)
-		e.Certificates = append(e.Certificates, authority("ETCD_CA_CERT_FILE", etcd.CACertFile, data, err))
+		authorities, err := os.ReadFile(etcd.CACertFile)
+		add("ETCD_CA_CERT_FILE", etcd.CACertFile, false, authorities, err)
 	}
 	if etcd.CertFile != "" && etcd.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(etcd.CertFile, etcd.KeyFile)
-		e.Certificates = append(e.Certificates, leaf("ETCD_CERT_FILE", etcd.CertFile, pair, err))
+		leaf, err := pair(rest.TLSClientConfig{CertFile: etcd.CertFile, KeyFile: etcd.KeyFile})
+		add("ETCD_CERT_FILE", etcd.CertFile, true, leaf, err)
 	}
 	if x.cluster == nil {
 		return
 	}
 	files := x.cluster.TLSClientConfig
 	if len(files.CAData) > 0 || files.CAFile != "" {
-		data, err := fileOr(files.CAData, files.CAFile)
-		e.Certificates = append(e.Certificates, authority("the CA of the API server", files.CAFile, data, err))
+		authorities, err := fileOr(files.CAData, files.CAFile)
+		add("the CA of the API server", files.CAFile, false, authorities, err)
 	}
 	if len(files.CertData) > 0 || files.CertFile != "" {
-		pair, err := kubernetesPair(files)
-		e.Certificates = append(e.Certificates, leaf("the client certificate of --kubeconfig", files.CertFile, pair, err))
+		leaf, err := pair(files)
+		add("the client certificate of --kubeconfig", files.CertFile, true, leaf, err)
 	}
 }
 
-func kubernetesPair(files rest.TLSClientConfig) (tls.Certificate, error) {
+// pair is the certificate by which a client shows who it is, and an error if that is not of its key.
+func pair(files rest.TLSClientConfig) ([]byte, error) {
 	cert, err := fileOr(files.CertData, files.CertFile)
 	if err != nil {
-		return tls.Certificate{}, err
+		return nil, err
 	}
 	key, err := fileOr(files.KeyData, files.KeyFile)
-	if err != nil {
-		return tls.Certificate{}, err
+	if err == nil {
+		_, err = tls.X509KeyPair(cert, key)
 	}
-	return tls.X509KeyPair(cert, key)
+	return cert, err
 }
 
 func fileOr(data []byte, file string) ([]byte, error) {
@@ -145,37 +153,4 @@ func fileOr(data []byte, file string) ([]byte, error) {
 		return data, nil
 	}
 	return os.ReadFile(file)
-}
-
-// leaf is the certificate by which a client shows who it is.
-func leaf(name, file string, pair tls.Certificate, err error) doctor.Certificate {
-	out := doctor.Certificate{Name: name, File: file}
-	if err != nil {
-		out.Failure = oneLine(err)
-		return out
-	}
-	out.NotBefore, out.NotAfter = pair.Leaf.NotBefore, pair.Leaf.NotAfter
-	return out
-}
-
-// authority is, of all certificates of a CA file, the one that ends last: a file may hold an old one alongside a new one.
-func authority(name, file string, data []byte, err error) doctor.Certificate {
-	out := doctor.Certificate{Name: name, File: file}
-	for err == nil && len(data) > 0 {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		certificate, parseErr := x509.ParseCertificate(block.Bytes)
-		if parseErr == nil && certificate.NotAfter.After(out.NotAfter) {
-			out.NotBefore, out.NotAfter = certificate.NotBefore, certificate.NotAfter
-		}
-	}
-	if err == nil && out.NotAfter.IsZero() {
-		err = errors.New("it holds no certificate")
-	}
-	if err != nil {
-		out.Failure = oneLine(err)
-	}
-	return out
 }

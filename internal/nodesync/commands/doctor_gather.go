@@ -77,7 +77,7 @@ func plain(err error) string {
 }
 
 func (x *examination) gather(ctx context.Context) doctor.Evidence {
-	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config, Among: x.Among}
+	e := doctor.Evidence{Now: x.clock.Now(), Namespace: x.Source.Namespace(ctx), Config: x.Settings.Config, Among: x.Among, ForPerson: x.ForPerson}
 	x.gatherSettings(ctx, &e)
 	x.gatherKubernetes(ctx, &e)
 	x.gatherCertificates(&e)
@@ -101,9 +101,7 @@ func (x *examination) gatherSettings(ctx context.Context, e *doctor.Evidence) {
 	config, err := x.Source.Datastore(ctx, x.Settings.Datastore)
 	x.config = config
 	e.Settings = doctor.Settings{Flag: x.Settings.Datastore, Kind: string(config.Kind), Endpoints: config.Etcd.Endpoints, Variables: map[string]string{}}
-	if err != nil {
-		e.Settings.Failure = oneLine(err)
-	}
+	e.Settings.Failure = oneLine(err)
 	for _, bare := range doctor.VariableNames() {
 		for _, name := range []string{bare, "CALICO_" + bare} {
 			value := os.Getenv(name)

@@ -31,7 +31,7 @@ func TestDoctorReadsCertificates(t *testing.T) {
 		x.gatherCertificates(&e)
 		findings := doctor.Findings(e)
 		for _, f := range findings {
-			if f.Check == doctor.CheckCertificates && f.Severity == severity && strings.Contains(f.What, what) {
+			if f.Check == "certificates" && f.Severity == severity && strings.Contains(f.What, what) {
 				return
 			}
 		}
@@ -39,10 +39,10 @@ func TestDoctorReadsCertificates(t *testing.T) {
 	}
 	x := &examination{}
 	x.config.Etcd.CACertFile, x.config.Etcd.CertFile, x.config.Etcd.KeyFile = ca, ca, empty
-	expect(x, finding.Warning, "ETCD_CA_CERT_FILE ("+ca+") ends at ")
+	expect(x, finding.OK, "of ETCD_CA_CERT_FILE ("+ca+"), on ")
 	expect(x, finding.Problem, "ETCD_CERT_FILE ("+ca+") cannot be used: tls: ")
 	x.config.Etcd.CACertFile = empty
-	expect(x, finding.Problem, "it holds no certificate")
+	expect(x, finding.Problem, "ETCD_CA_CERT_FILE ("+empty+") has no certificate where one is expected")
 }
 
 // A question that the end of the examination cut short was not asked; one that took too long by itself has failed.

@@ -5,21 +5,18 @@ package commands
 
 import (
 	"context"
-	"slices"
-	"time"
-
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"slices"
 
+	judges "github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/doctor"
@@ -29,15 +26,15 @@ import (
 func (x *examination) workloads(ctx context.Context) (deployments, daemonSets []doctor.Listing) {
 	for _, namespace := range []string{metav1.NamespaceSystem, "calico-system"} {
 		apps := x.api.AppsV1()
-		deployments = listed(ctx, deployments, namespace, apps.Deployments(namespace).List, func(l *appsv1.DeploymentList) []doctor.Workload {
-			return each(l.Items, func(d *appsv1.Deployment) doctor.Workload {
-				w := workload(d.ObjectMeta, d.Spec.Template.Spec)
-				w.Replicas = int(ptr.Deref(d.Spec.Replicas, 1))
-				return w
+		deployments = listed(ctx, deployments, namespace, apps.Deployments(namespace).List, func(l *appsv1.DeploymentList) []judges.Workload {
+			return each(l.Items, func(d *appsv1.Deployment) judges.Workload {
+				return judges.WorkloadOf("Deployment", d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
 			})
 		})
-		daemonSets = listed(ctx, daemonSets, namespace, apps.DaemonSets(namespace).List, func(l *appsv1.DaemonSetList) []doctor.Workload {
-			return each(l.Items, func(d *appsv1.DaemonSet) doctor.Workload { return workload(d.ObjectMeta, d.Spec.Template.Spec) })
+		daemonSets = listed(ctx, daemonSets, namespace, apps.DaemonSets(namespace).List, func(l *appsv1.DaemonSetList) []judges.Workload {
+			return each(l.Items, func(d *appsv1.DaemonSet) judges.Workload {
+				return judges.WorkloadOf("DaemonSet", d, &d.Spec.Template, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
+			})
 		})
 	}
 	return deployments, daemonSets
@@ -45,9 +42,9 @@ func (x *examination) workloads(ctx context.Context) (deployments, daemonSets []
 
 // listed adds what a namespace holds, unless the question was cut short.
 func listed[L any](
-	ctx context.Context, to []doctor.Listing, namespace string, list func(context.Context, metav1.ListOptions) (L, error), workloads func(L) []doctor.Workload,
+	ctx context.Context, to []doctor.Listing, namespace string, list func(context.Context, metav1.ListOptions) (L, error), workloads func(L) []judges.Workload,
 ) []doctor.Listing {
-	answer := ask(ctx, func(ctx context.Context) ([]doctor.Workload, error) {
+	answer := ask(ctx, func(ctx context.Context) ([]judges.Workload, error) {
 		all, err := list(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
@@ -68,45 +65,27 @@ func each[T, R any](items []T, translate func(*T) R) []R {
 	return out
 }
 
-func workload(meta metav1.ObjectMeta, pod corev1.PodSpec) doctor.Workload {
-	w := doctor.Workload{Namespace: meta.Namespace, Name: meta.Name, Env: map[string]string{}}
-	for _, c := range pod.Containers {
-		w.Images = append(w.Images, c.Image)
-		for _, v := range c.Env {
-			w.Env[v.Name] = v.Value // empty for a value from elsewhere
-		}
-	}
-	return w
-}
-
 // leases lists the controller's Leases of all namespaces; of its own alone, if there is no right to more.
-func (x *examination) leases(ctx context.Context, namespace string) doctor.Answer[[]doctor.Lease] {
-	everywhere := ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
+func (x *examination) leases(ctx context.Context, namespace string) doctor.Answer[[]judges.Lease] {
+	everywhere := ask(ctx, func(ctx context.Context) ([]judges.Lease, error) {
 		selector := fields.OneTermEqualSelector("metadata.name", controller.LeaseName).String()
 		list, err := x.api.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector})
 		if err != nil {
 			return nil, err
 		}
-		return each(list.Items, lease), nil
+		return each(list.Items, judges.LeaseOf), nil
 	})
 	if !everywhere.Forbidden || namespace == "" {
 		return everywhere
 	}
-	return ask(ctx, func(ctx context.Context) ([]doctor.Lease, error) {
+	return ask(ctx, func(ctx context.Context) ([]judges.Lease, error) {
 		// The shipped Role may get this one by its name, and list none.
 		one, err := x.api.CoordinationV1().Leases(namespace).Get(ctx, controller.LeaseName, metav1.GetOptions{})
 		if err != nil {
 			return nil, client.IgnoreNotFound(err)
 		}
-		return []doctor.Lease{lease(one)}, nil
+		return []judges.Lease{judges.LeaseOf(one)}, nil
 	})
-}
-
-func lease(l *coordinationv1.Lease) doctor.Lease {
-	return doctor.Lease{
-		Namespace: l.Namespace, Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
-		Lasts: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
 }
 
 // rights asks for each right that the controller uses, and whose they are. Nothing is stored by asking.

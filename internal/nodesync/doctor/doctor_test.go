@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	seeds "github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -35,8 +38,16 @@ func node(name, ref string) nodesync.CalicoNode {
 	return n
 }
 
-func calicoNodeSet(env map[string]string) Workload {
-	return Workload{Namespace: "kube-system", Name: "calico-node", Env: env}
+func calicoNodeSet(env map[string]string) doctor.Workload {
+	return doctor.Workload{Kind: "DaemonSet", Namespace: "kube-system", Name: "calico-node", Env: variables(env)}
+}
+
+func variables(env map[string]string) map[string]doctor.Variable {
+	out := map[string]doctor.Variable{}
+	for name, value := range env {
+		out[name] = doctor.Variable{Value: value, Elsewhere: value == ""}
+	}
+	return out
 }
 
 func allRights() []RightAnswer {
@@ -50,7 +61,7 @@ func allRights() []RightAnswer {
 // healthy is the evidence of a cluster in which all is well.
 func healthy() Evidence {
 	empty := func(namespace string) Listing {
-		return Listing{Namespace: namespace, Answer: Answered([]Workload(nil))}
+		return Listing{Namespace: namespace, Answer: Answered([]doctor.Workload(nil))}
 	}
 	return Evidence{
 		Now: now, Namespace: "mooring-system", Config: nodesync.DefaultConfig(),
@@ -60,17 +71,20 @@ func healthy() Evidence {
 		},
 		KubernetesURL: "https://10.0.0.9:6443", KubernetesVersion: Answered("v1.34.1"), ClusterUID: Answered("uid-1"),
 		Datastore: Answered(struct{}{}), Members: []Member{{Endpoint: "https://10.0.0.1:2379", Version: "3.6.8"}},
-		Certificates: []Certificate{
-			{Name: "ETCD_CERT_FILE", File: "/calico-secrets/etcd-cert", NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(1, 0, 0)},
-			{Name: "ETCD_CA_CERT_FILE", File: "/calico-secrets/etcd-ca", NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(9, 0, 0)},
-		},
-		ClusterInformation: Answered(ClusterInformation{Exists: true, Ready: true, Version: "v3.31.0", BoundTo: "uid-1"}),
-		Deployments:        []Listing{empty("kube-system"), empty("calico-system")},
+		Certificates: doctor.CertificateEvidence{Ends: []doctor.End{
+			{Where: "ETCD_CERT_FILE (/calico-secrets/etcd-cert)", What: "CN=calico", At: now.AddDate(1, 0, 0)},
+			{Where: "ETCD_CA_CERT_FILE (/calico-secrets/etcd-ca)", What: "CN=ca", At: now.AddDate(9, 0, 0)},
+		}},
+		ClusterInformation: Answered(&apiv3.ClusterInformation{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{nodesync.BindingAnnotation: "uid-1"}},
+			Spec:       apiv3.ClusterInformationSpec{DatastoreReady: new(true), CalicoVersion: "v3.31.0"},
+		}),
+		Deployments: []Listing{empty("kube-system"), empty("calico-system")},
 		DaemonSets: []Listing{
-			{Namespace: "kube-system", Answer: Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "", nodeRef: ""})})},
+			{Namespace: "kube-system", Answer: Answered([]doctor.Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "", nodeRef: ""})})},
 			empty("calico-system"),
 		},
-		Leases:          Answered([]Lease{{Namespace: "mooring-system", Holder: "calico-node-sync-1", Renewed: now.Add(-time.Second), Lasts: 15 * time.Second}}),
+		Leases:          Answered([]doctor.Lease{{Namespace: "mooring-system", Holder: "calico-node-sync-1", Renewed: now.Add(-time.Second), Duration: 15 * time.Second}}),
 		Rights:          allRights(),
 		RightsOf:        "system:serviceaccount:mooring-system:calico-node-sync",
 		CalicoNodes:     Answered([]nodesync.CalicoNode{node("a", "a"), node("b", "b")}),
@@ -89,7 +103,7 @@ type sick struct {
 	change func(*Evidence)
 }
 
-func deployments(e *Evidence, w ...Workload) { e.Deployments[0].Answer = Answered(w) }
+func deployments(e *Evidence, w ...doctor.Workload) { e.Deployments[0].Answer = Answered(w) }
 
 func cases() []sick {
 	return slices.Concat(settingsCases(), connectionCases(), besideCases(), machineCases(), rightsCases())
@@ -107,7 +121,7 @@ func settingsCases() []sick {
 		{"KUBECONFIG", func(e *Evidence) { e.Settings.Variables["KUBECONFIG"] = "/root/.kube/config" }},
 		{"etcd's variables with the kubernetes datastore", func(e *Evidence) {
 			e.Settings = Settings{Kind: kindKubernetes, Variables: map[string]string{"DATASTORE_TYPE": kindKubernetes, "ETCD_CERT_FILE": "/x"}}
-			e.DaemonSets[0].Value[0].Env = map[string]string{"DATASTORE_TYPE": kindKubernetes}
+			e.DaemonSets[0].Value[0].Env = variables(map[string]string{"DATASTORE_TYPE": kindKubernetes})
 		}},
 	}
 }
@@ -125,13 +139,13 @@ func connectionCases() []sick {
 		}},
 		{"old and new versions", func(e *Evidence) {
 			e.KubernetesVersion, e.Members[0].Version = Answered("v1.28.15-eks-1"), "3.8.0"
-			e.ClusterInformation.Value.Version = "master"
+			e.ClusterInformation.Value.Spec.CalicoVersion = "master"
 		}},
-		{"version of Calico unknown", func(e *Evidence) { e.ClusterInformation.Value.Version = "" }},
+		{"version of Calico unknown", func(e *Evidence) { e.ClusterInformation.Value.Spec.CalicoVersion = "" }},
 		{"no etcd", func(e *Evidence) {
 			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd at https://10.0.0.1:2379 does not respond to a quorum read: connection refused"}
 			e.Members[0] = Member{Endpoint: "https://10.0.0.1:2379", Failure: "no response in time"}
-			e.ClusterInformation, e.CalicoNodes, e.Plan = Answer[ClusterInformation]{}, Answer[[]nodesync.CalicoNode]{}, Answer[nodesync.Plan]{}
+			e.ClusterInformation, e.CalicoNodes, e.Plan = Answer[*apiv3.ClusterInformation]{}, Answer[[]nodesync.CalicoNode]{}, Answer[nodesync.Plan]{}
 		}},
 		{"no quorum", func(e *Evidence) {
 			e.Datastore = Answer[struct{}]{Asked: true, Failure: "calico's etcd does not respond to a quorum read: connection refused"}
@@ -145,33 +159,35 @@ func connectionCases() []sick {
 				Member{Endpoint: "https://10.0.0.3:2379", Version: "3.6.8", Alarms: []string{"memberID:1 alarm:NOSPACE"}})
 		}},
 		{"certificates", func(e *Evidence) {
-			e.Certificates = []Certificate{
-				{Name: "ended", NotAfter: now.AddDate(0, 0, -1)}, {Name: "early", NotBefore: now.Add(time.Hour), NotAfter: now.AddDate(1, 0, 0)},
-				{Name: "soon", File: "/c", NotAfter: now.AddDate(0, 0, 13)}, {Name: "very soon", NotAfter: now.Add(5 * time.Hour)},
-				{Name: "broken", Failure: "no such file"}, {Name: "good", NotAfter: now.AddDate(0, 1, 0)},
+			e.Certificates = doctor.CertificateEvidence{
+				Bundles: []doctor.Bundle{{Where: "ETCD_CERT_FILE (/c)", Problem: "no such file"}, {Where: "ETCD_CA_CERT_FILE (/ca)"}},
+				Ends: []doctor.End{
+					{Where: "ended", What: "CN=a", At: now.AddDate(0, 0, -1)}, {Where: "soon", What: "CN=b", At: now.AddDate(0, 0, 13)},
+					{Where: "good", What: "CN=c", At: now.AddDate(0, 1, 0)},
+				},
 			}
 		}},
-		{"no ClusterInformation", func(e *Evidence) { e.ClusterInformation = Answered(ClusterInformation{}) }},
+		{"no ClusterInformation", func(e *Evidence) { e.ClusterInformation = Answered[*apiv3.ClusterInformation](nil) }},
 		{"ClusterInformation not to be read", func(e *Evidence) {
-			e.ClusterInformation = Answer[ClusterInformation]{Asked: true, Failure: "invalid character"}
+			e.ClusterInformation = Answer[*apiv3.ClusterInformation]{Asked: true, Failure: "invalid character"}
 		}},
-		{"locked", func(e *Evidence) { e.ClusterInformation.Value.Ready = false }},
-		{"another cluster's", func(e *Evidence) { e.ClusterInformation.Value.BoundTo = "uid-2" }},
-		{"nobody's yet", func(e *Evidence) { e.ClusterInformation.Value.BoundTo = "" }},
+		{"locked", func(e *Evidence) { e.ClusterInformation.Value.Spec.DatastoreReady = nil }},
+		{"another cluster's", func(e *Evidence) { e.ClusterInformation.Value.Annotations[nodesync.BindingAnnotation] = "uid-2" }},
+		{"nobody's yet", func(e *Evidence) { e.ClusterInformation.Value.Annotations[nodesync.BindingAnnotation] = "" }},
 		{"whose is not known", func(e *Evidence) {
 			e.ClusterUID = Answer[string]{Asked: true, Failure: `namespaces "kube-system" is forbidden`, Forbidden: true}
 		}},
 		{"whose was not queried", func(e *Evidence) { e.ClusterUID = Answer[string]{} }},
 		{"the kubernetes datastore", func(e *Evidence) {
 			e.Settings = Settings{Kind: kindKubernetes, Flag: kindKubernetes, Variables: map[string]string{}}
-			e.Members, e.DaemonSets[0].Value[0].Env = nil, map[string]string{"DATASTORE_TYPE": kindKubernetes}
+			e.Members, e.DaemonSets[0].Value[0].Env = nil, variables(map[string]string{"DATASTORE_TYPE": kindKubernetes})
 		}},
 	}
 }
 
 func besideCases() []sick {
-	controllers := func(replicas int, env map[string]string) Workload {
-		return Workload{Namespace: "kube-system", Name: "calico-kube-controllers", Replicas: replicas, Env: env}
+	controllers := func(wanted int, env map[string]string) doctor.Workload {
+		return doctor.Workload{Kind: "Deployment", Namespace: "kube-system", Name: "calico-kube-controllers", Wanted: wanted, Env: variables(env)}
 	}
 	return []sick{
 		{"kube-controllers with all controllers", func(e *Evidence) { deployments(e, controllers(1, nil)) }},
@@ -186,32 +202,32 @@ func besideCases() []sick {
 			deployments(e, controllers(1, map[string]string{"DATASTORE_TYPE": kindKubernetes}))
 		}},
 		{"calico-node without reference", func(e *Evidence) {
-			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": ""})})
+			e.DaemonSets[0].Answer = Answered([]doctor.Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": ""})})
 			e.CalicoNodes = Answered([]nodesync.CalicoNode{node("a", ""), node("b", "")})
 		}},
-		{"calico-node with another datastore", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(nil)}) }},
+		{"calico-node with another datastore", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]doctor.Workload{calicoNodeSet(nil)}) }},
 		{"calico-node with the same etcd", func(e *Evidence) {
-			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.0.0.2:2379, https://10.0.0.1:2379/", nodeRef: ""})})
+			e.DaemonSets[0].Answer = Answered([]doctor.Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.0.0.2:2379, https://10.0.0.1:2379/", nodeRef: ""})})
 		}},
 		{"calico-node with another etcd", func(e *Evidence) {
-			e.DaemonSets[0].Answer = Answered([]Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.9.9.9:2379", nodeRef: ""})})
+			e.DaemonSets[0].Answer = Answered([]doctor.Workload{calicoNodeSet(map[string]string{"ETCD_ENDPOINTS": "https://10.9.9.9:2379", nodeRef: ""})})
 		}},
-		{"no calico-node", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]Workload(nil)) }},
+		{"no calico-node", func(e *Evidence) { e.DaemonSets[0].Answer = Answered([]doctor.Workload(nil)) }},
 		{"nothing to be listed", func(e *Evidence) {
-			e.Deployments[0].Answer = Answer[[]Workload]{Asked: true, Failure: "deployments.apps is forbidden", Forbidden: true}
-			e.DaemonSets[1].Answer = Answer[[]Workload]{Asked: true, Failure: "no response in time"}
+			e.Deployments[0].Answer = Answer[[]doctor.Workload]{Asked: true, Failure: "deployments.apps is forbidden", Forbidden: true}
+			e.DaemonSets[1].Answer = Answer[[]doctor.Workload]{Asked: true, Failure: "no response in time"}
 		}},
 		{"the predecessor", func(e *Evidence) {
-			deployments(e, Workload{Namespace: "kube-system", Name: "cleaner", Replicas: 1, Images: []string{"quay.io/x/kube-calico-controller:0.0.3"}},
-				Workload{Namespace: "kube-system", Name: "kube-calico-controller", Replicas: 0},
-				Workload{Namespace: "moved", Name: "kube-calico-controller", Replicas: 1, Images: []string{"mooring/calico-node-sync:dev"}})
+			deployments(e, doctor.Workload{Kind: "Deployment", Namespace: "kube-system", Name: "cleaner", Wanted: 1, Images: []string{"quay.io/x/kube-calico-controller:0.0.3"}},
+				doctor.Workload{Namespace: "kube-system", Name: "kube-calico-controller"},
+				doctor.Workload{Namespace: "moved", Name: "kube-calico-controller", Wanted: 1, Images: []string{"mooring/calico-node-sync:dev"}})
 		}},
 		{"no controller", func(e *Evidence) { e.Leases.Value[0].Renewed = now.Add(-time.Minute) }},
 		{"two installations", func(e *Evidence) {
-			e.Leases.Value = append(e.Leases.Value, Lease{Namespace: "other", Holder: "x", Renewed: now, Lasts: time.Minute})
+			e.Leases.Value = append(e.Leases.Value, doctor.Lease{Namespace: "other", Holder: "x", Renewed: now, Duration: time.Minute})
 		}},
 		{"Leases not to be listed", func(e *Evidence) {
-			e.Leases = Answer[[]Lease]{Asked: true, Failure: "leases is forbidden", Forbidden: true}
+			e.Leases = Answer[[]doctor.Lease]{Asked: true, Failure: "leases is forbidden", Forbidden: true}
 		}},
 	}
 }
@@ -344,7 +360,9 @@ func TestFindingsOfAnyEvidence(t *testing.T) {
 		c.change(&e)
 		want := Findings(e)
 		shuffle.Shuffle(len(e.Members), func(i, j int) { e.Members[i], e.Members[j] = e.Members[j], e.Members[i] })
-		shuffle.Shuffle(len(e.Certificates), func(i, j int) { e.Certificates[i], e.Certificates[j] = e.Certificates[j], e.Certificates[i] })
+		shuffle.Shuffle(len(e.Certificates.Ends), func(i, j int) {
+			e.Certificates.Ends[i], e.Certificates.Ends[j] = e.Certificates.Ends[j], e.Certificates.Ends[i]
+		})
 		shuffle.Shuffle(len(e.CalicoNodes.Value), func(i, j int) {
 			e.CalicoNodes.Value[i], e.CalicoNodes.Value[j] = e.CalicoNodes.Value[j], e.CalicoNodes.Value[i]
 		})
@@ -493,7 +511,7 @@ func spread(rule rbacv1.PolicyRule, own bool) []string {
 // What other doctors find is found once: among them, only the rest of what this one finds is left, whatever is wrong.
 func TestAmongAllDoctorsNothingIsFoundTwice(t *testing.T) {
 	t.Parallel()
-	elsewhere := []string{CheckKubeControllers, CheckInstallations, CheckPredecessor}
+	elsewhere := []string{"kube-controllers", "installations", "predecessor"}
 	left := 0
 	for _, c := range cases() {
 		e := healthy()
@@ -503,10 +521,10 @@ func TestAmongAllDoctorsNothingIsFoundTwice(t *testing.T) {
 				left++
 				return true
 			}
-			return f.Check == CheckDrift // of which Nodes without a Calico Node are a part
+			return f.Check == "drift" // of which Nodes without a Calico Node are a part
 		})
 		e.Among = true
-		among := slices.DeleteFunc(Findings(e), func(f finding.Finding) bool { return f.Check == CheckDrift })
+		among := slices.DeleteFunc(Findings(e), func(f finding.Finding) bool { return f.Check == "drift" })
 		if diff := cmp.Diff(alone, among); diff != "" {
 			t.Errorf("%s (-alone +among):\n%s", c.name, diff)
 		}

@@ -6,6 +6,9 @@ package doctor
 import (
 	"time"
 
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+
+	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
@@ -22,6 +25,8 @@ type Evidence struct {
 	// Among reports whether this is a part of all doctors: then what they and agreement look at is left out, such as other controllers, and Kubernetes
 	// Nodes without a Calico Node, of which agreement knows since when.
 	Among bool
+	// ForPerson reports whether settings and rights are a person's and not the program's: then they are not judged.
+	ForPerson bool
 
 	// KubernetesURL is the API server that was asked, KubernetesVersion what it says it is, such as v1.34.1.
 	KubernetesURL     string
@@ -33,15 +38,15 @@ type Evidence struct {
 	// Members are the etcd endpoints, each asked alone.
 	Members []Member
 	// Certificates are those of files and kubeconfigs.
-	Certificates []Certificate
-	// ClusterInformation is Calico's object of that kind.
-	ClusterInformation Answer[ClusterInformation]
+	Certificates doctor.CertificateEvidence
+	// ClusterInformation is Calico's object of that kind, nil if there is none.
+	ClusterInformation Answer[*apiv3.ClusterInformation]
 
 	// Deployments and DaemonSets are those of the namespaces in which Calico lives.
 	Deployments []Listing
 	DaemonSets  []Listing
 	// Leases are those with the name of the controller's Lease, of all namespaces, or of one if not all may be read.
-	Leases Answer[[]Lease]
+	Leases Answer[[]doctor.Lease]
 	// Rights are the rights that were asked for.
 	Rights []RightAnswer
 	// RightsOf is whose rights they are, as the API server calls them; "" if it does not say.
@@ -93,52 +98,11 @@ type Member struct {
 	Alarms []string
 }
 
-// Certificate is one certificate, or the failure to read it.
-type Certificate struct {
-	// Name is the setting that names it, File where it is, "" if it stands in the setting itself.
-	Name, File          string
-	NotBefore, NotAfter time.Time
-	Failure             string
-}
-
-// ClusterInformation is Calico's object of that kind.
-type ClusterInformation struct {
-	// Exists is false if there is none; then nothing else is set.
-	Exists bool
-	// Ready is datastoreReady.
-	Ready bool
-	// Version is calicoVersion, "" if it is not there.
-	Version string
-	// BoundTo is the UID of the cluster that the datastore is recorded to belong to, "" for none.
-	BoundTo string
-}
-
 // Listing is what one namespace holds of one kind.
 type Listing struct {
 	Namespace string
-	Answer[[]Workload]
+	Answer[[]doctor.Workload]
 }
-
-// Workload is a Deployment or a DaemonSet, as far as it matters here.
-type Workload struct {
-	Namespace, Name string
-	// Replicas is how many are wanted, of a Deployment.
-	Replicas int
-	Images   []string
-	// Env is the environment of its containers. A variable that takes its value from elsewhere is there with the value "".
-	Env map[string]string
-}
-
-// Lease is one Lease.
-type Lease struct {
-	Namespace, Holder string
-	// Renewed is when it was renewed last, Lasts how long it holds from then on.
-	Renewed time.Time
-	Lasts   time.Duration
-}
-
-// alive reports that somebody holds it now.
-func (l Lease) alive(now time.Time) bool { return l.Holder != "" && now.Before(l.Renewed.Add(l.Lasts)) }
 
 // VariableNames lists every environment variable that says, or once said, where Calico's datastore is; each may also be written with
 // CALICO_ before it. A value of one that Secret names must not get into the evidence.

@@ -23,7 +23,7 @@ func names(e Evidence) []finding.Finding {
 	var out []finding.Finding
 	owners, renamed := map[string][]string{}, []string{}
 	for _, n := range e.CalicoNodes.Value {
-		name := referred(n)
+		name := nodesync.ReferredNode(n.OrchRefs)
 		if name == "" || n.Implied {
 			continue
 		}
@@ -34,44 +34,28 @@ func names(e Evidence) []finding.Finding {
 	}
 	for node, hosts := range owners {
 		if len(hosts) > 1 {
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("Calico Nodes %s all refer to Kubernetes Node %s", finding.Few(hosts), node),
-				Why: "while that Node exists none of them is removed automatically, and at most one is correct: the others are leftovers of a machine under another name, and " +
-					"BGP peers that never respond",
-				Do: "find the name of calico-node on that machine (NODENAME); `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`) removes a second one, if another has the name " +
-					"of the Kubernetes Node",
-			})
+			out = append(out, finding.Warning.Say("Calico Nodes %s all refer to Kubernetes Node %s", finding.Few(hosts), node).
+				Because("while that Node exists none of them is removed automatically, and at most one is correct: the others are leftovers of a machine under another name, and "+
+					"BGP peers that never respond").
+				Advise("find the name of calico-node on that machine (NODENAME); `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`) removes a second one, if another has the name "+
+					"of the Kubernetes Node"))
 		}
 	}
 	if len(renamed) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), prose.Choose(len(renamed), "its", "their"), finding.Few(renamed)),
-			Why: "that is fine for these machines; but leftovers of hosts without a Calico Node are then not removed, because each may be any machine under another name",
-			Do:  "if the names differ only by a domain, name it with --domain",
-		})
+		out = append(out, finding.Note.Say("%s another name than %s Kubernetes Node: %s", have(len(renamed), "Calico Node"), prose.Choose(len(renamed), "its", "their"), finding.Few(renamed)).
+			Because("that is fine for these machines; but leftovers of hosts without a Calico Node are then not removed, because each may be any machine under another name").
+			Advise("if the names differ only by a domain, name it with --domain"))
 	}
 	if refusals := refusedBy(e, nodesync.GateAmbiguousName); len(refusals) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s left alone for an ambiguous name: %s", prose.Are(len(refusals), "host"), messages(refusals)),
-			Why: "Kubernetes has no Node with that name, which proves nothing while a Node with a similar name exists",
-			Do: "restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined " +
-				"under another one is removed by `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`)",
-		})
+		out = append(out, finding.Warning.Say("%s left alone for an ambiguous name: %s", prose.Are(len(refusals), "host"), messages(refusals)).
+			Because("Kubernetes has no Node with that name, which proves nothing while a Node with a similar name exists").
+			Advise("restart calico-node there, which corrects the orchRef; name domains with --domain; the old name of a machine that has joined "+
+				"under another one is removed by `kubectl mooring node forget NODE` (or `calico-node-sync apply NODE`)"))
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: "each Calico Node of Kubernetes refers to a Kubernetes Node of its own"})
+		out = append(out, finding.OK.Say("each Calico Node of Kubernetes refers to a Kubernetes Node of its own"))
 	}
 	return out
-}
-
-// referred is the Kubernetes Node that the orchRefs of a Calico Node name, "" for none.
-func referred(n nodesync.CalicoNode) string {
-	for _, ref := range n.OrchRefs {
-		if ref.Orchestrator == nodesync.OrchestratorKubernetes && ref.NodeName != "" {
-			return ref.NodeName
-		}
-	}
-	return ""
 }
 
 // drift says how the two sides differ, and what is held back.
@@ -99,7 +83,7 @@ func drift(e Evidence) []finding.Finding {
 		if e.Config.SweepPeriod == 0 {
 			what = "no Calico Node and no affinity is that of a machine that is gone; what neither leads to was not looked for, since sweeps are off here"
 		}
-		out = append(out, finding.Finding{Severity: finding.OK, What: what})
+		out = append(out, finding.OK.Say("%s", what))
 	}
 	return append(out, notSought(e)...)
 }
@@ -118,11 +102,9 @@ func due(e Evidence) []finding.Finding {
 	if len(hosts) > 0 {
 		slices.Sort(hosts)
 		hosts = slices.Compact(hosts)
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("%s gone and can be cleaned up now: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)),
-			Why: "their leftovers are BGP peers that never respond, and addresses and blocks that cannot be used",
-			Do:  "a running controller does it; `kubectl mooring plan nodes` shows it, and `kubectl mooring node forget NODE` (or `calico-node-sync apply`) does it",
-		})
+		out = append(out, finding.Note.Say("%s gone and can be cleaned up now: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)).
+			Because("their leftovers are BGP peers that never respond, and addresses and blocks that cannot be used").
+			Advise("a running controller does it; `kubectl mooring plan nodes` shows it, and `kubectl mooring node forget NODE` (or `calico-node-sync apply`) does it"))
 	}
 	return out
 }
@@ -208,7 +190,7 @@ func heldBack(e Evidence) []finding.Finding {
 		if slices.Contains(e.Plan.Value.Memory.AlsoRemove, removing[gate]) {
 			a.do = "nothing: the controller is configured to remove it, and does so when nothing speaks against it"
 		}
-		out = append(out, finding.Finding{Severity: a.severity, What: what, Why: a.why, Do: a.do})
+		out = append(out, a.severity.Say("%s", what).Because(a.why).Advise(a.do))
 	}
 	return out
 }
@@ -222,7 +204,7 @@ func unsought(r nodesync.Refusal) bool {
 func notSought(e Evidence) (out []finding.Finding) {
 	for _, r := range e.Plan.Value.Refusals {
 		if e.Plan.known() && unsought(r) {
-			out = append(out, finding.Finding{Severity: finding.Note, What: r.Message, Do: "run it with an account that may list all pods"})
+			out = append(out, finding.Note.Say("%s", r.Message).Advise("run it with an account that may list all pods"))
 		}
 	}
 	return out
@@ -280,12 +262,10 @@ func missing(e Evidence) []finding.Finding {
 	if len(lacking) == 0 {
 		return nil
 	}
-	return []finding.Finding{{
-		Severity: finding.Warning, What: fmt.Sprintf("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), finding.Few(lacking)),
-		Why: "calico-node has not started there with this datastore, so pods there have no network; or the Calico Node was removed by hand, and only " +
-			"a restart of calico-node creates it again",
-		Do: "check the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)",
-	}}
+	return []finding.Finding{finding.Warning.Say("%s no Calico Node: %s", have(len(lacking), "Kubernetes Node"), finding.Few(lacking)).
+		Because("calico-node has not started there with this datastore, so pods there have no network; or the Calico Node was removed by hand, and only " +
+			"a restart of calico-node creates it again").
+		Advise("check the calico-node Pod there, and restart it if it runs; nothing, if the machine is not Calico's (Windows, virtual kubelet)")}
 }
 
 // fenced are Calico Nodes of existing machines and that still carry our mark.
@@ -296,16 +276,14 @@ func fenced(e Evidence) []finding.Finding {
 	}
 	var hosts []string
 	for _, n := range e.CalicoNodes.Value {
-		if n.FencedFor != "" && alive[referred(n)] {
+		if n.FencedFor != "" && alive[nodesync.ReferredNode(n.OrchRefs)] {
 			hosts = append(hosts, n.Name)
 		}
 	}
 	if len(hosts) == 0 {
 		return nil
 	}
-	return []finding.Finding{{
-		Severity: finding.Note, What: fmt.Sprintf("%s back and still fenced: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)),
-		Why: "the machine came back during its clean-up; nothing more of it is removed, but it lacks what was already removed",
-		Do:  "a running controller withdraws the fence, and so does `calico-node-sync apply`; then restart calico-node there",
-	}}
+	return []finding.Finding{finding.Note.Say("%s back and still fenced: %s", prose.Are(len(hosts), "machine"), finding.Few(hosts)).
+		Because("the machine came back during its clean-up; nothing more of it is removed, but it lacks what was already removed").
+		Advise("a running controller withdraws the fence, and so does `calico-node-sync apply`; then restart calico-node there")}
 }

@@ -61,17 +61,15 @@ func rights(e Evidence) []finding.Finding {
 		Severity: finding.Warning, Unread: true, Why: "rights may be missing that were not checked", Do: "run doctor again, or ask with `kubectl auth can-i`",
 	}, "it is unknown whether %s may %s", unknown)
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s has all %s that calico-node-sync uses", who, prose.Plural(len(e.Rights)-len(optional), "right"))})
+		out = append(out, finding.OK.Say("%s has all %s that calico-node-sync uses", who, prose.Plural(len(e.Rights)-len(optional), "right")))
 	}
 	lacks(finding.Finding{
 		Severity: finding.Note, Why: "`kubectl mooring restore` needs it, and nothing else does; the roles that are shipped leave it out",
 		Do: "nothing; to put something back, apply config/calico-node-sync/samples/restore-rights.yaml or set calicoNodeSync.restoreRights of the chart",
 	}, "%s may not %s", optional)
 	if e.Namespace == "" {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: "rights on the Lease and on ConfigMaps were not checked: the controller's namespace is not known",
-			Do: "name it with --leader-election-namespace",
-		})
+		out = append(out, finding.Note.Say("rights on the Lease and on ConfigMaps were not checked: the controller's namespace is not known").
+			Advise("name it with --leader-election-namespace"))
 	}
 	return out
 }

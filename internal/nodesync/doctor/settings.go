@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,24 +23,20 @@ func settings(e Evidence) []finding.Finding {
 	s := e.Settings
 	out := ignoredVariables(s)
 	if s.Failure != "" {
-		return append(out, finding.Finding{
-			Severity: finding.Problem, What: s.Failure,
-			Why: "calico-node-sync does not start with these settings, and the datastore could not be checked",
-			Do:  "set it as in the DaemonSet calico-node and ConfigMap calico-config, then run doctor again",
-		})
+		return append(out, finding.Problem.Say("%s", s.Failure).
+			Because("calico-node-sync does not start with these settings, and the datastore could not be checked").
+			Advise("set it as in the DaemonSet calico-node and ConfigMap calico-config, then run doctor again"))
 	}
 	where := s.Kind
 	if s.Kind == kindEtcd {
 		where += " at " + strings.Join(s.Endpoints, ", ")
 	}
 	if s.Flag == "" && s.setBy("DATASTORE_TYPE") == "" {
-		return append(out, finding.Finding{
-			Severity: finding.Note, What: fmt.Sprintf("the datastore is %s, set only by %s", where, cmp.Or(s.setBy("ETCD_ENDPOINTS"), "ETCD_ENDPOINTS")),
-			Why: "without the variable calico-node-sync does not start, and Calico's own programs silently use the kubernetes datastore",
-			Do:  "set DATASTORE_TYPE=etcdv3 as well",
-		})
+		return append(out, finding.Note.Say("the datastore is %s, set only by %s", where, cmp.Or(s.setBy("ETCD_ENDPOINTS"), "ETCD_ENDPOINTS")).
+			Because("without the variable calico-node-sync does not start, and Calico's own programs silently use the kubernetes datastore").
+			Advise("set DATASTORE_TYPE=etcdv3 as well"))
 	}
-	return append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("the datastore is %s, as %s", where, s.source())})
+	return append(out, finding.OK.Say("the datastore is %s, as %s", where, s.source()))
 }
 
 // setBy is the name by which a variable is set, "" if it is not: the one with CALICO_ before it counts.
@@ -83,24 +78,20 @@ func ignoredVariables(s Settings) []finding.Finding {
 		case s.Kind == kindKubernetes && strings.HasPrefix(bare, "ETCD_"):
 			idle = append(idle, name)
 		case bare == "KUBECONFIG":
-			out = append(out, finding.Finding{
-				Severity: finding.Note, What: name + " is set and is not read",
-				Why: "calico-node-sync takes the cluster from --kubeconfig or from its Pod alone, so that no other cluster is changed by accident",
-				Do:  "nothing, if --kubeconfig names the right file",
-			})
+			out = append(out, finding.Note.Say("%s is set and is not read", name).
+				Because("calico-node-sync takes the cluster from --kubeconfig or from its Pod alone, so that no other cluster is changed by accident").
+				Advise("nothing, if --kubeconfig names the right file"))
 		}
 	}
 	if len(old) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: finding.Few(old) + " is set, which Calico has not read since version 3",
-			Why: "it may name another etcd than the one that is used", Do: "unset it; ETCD_ENDPOINTS holds URLs, with the scheme",
-		})
+		out = append(out, finding.Warning.Say("%s is set, which Calico has not read since version 3", finding.Few(old)).
+			Because("it may name another etcd than the one that is used").
+			Advise("unset it; ETCD_ENDPOINTS holds URLs, with the scheme"))
 	}
 	if len(idle) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, What: finding.Few(idle) + " is set and is not used with the kubernetes datastore",
-			Why: "it may be a leftover, or the datastore may be meant to be etcd", Do: "unset it, or set DATASTORE_TYPE=etcdv3 and ETCD_ENDPOINTS",
-		})
+		out = append(out, finding.Note.Say("%s is set and is not used with the kubernetes datastore", finding.Few(idle)).
+			Because("it may be a leftover, or the datastore may be meant to be etcd").
+			Advise("unset it, or set DATASTORE_TYPE=etcdv3 and ETCD_ENDPOINTS"))
 	}
 	return out
 }

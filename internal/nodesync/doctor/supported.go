@@ -46,17 +46,15 @@ func supports(product, text string) finding.Finding {
 	minor := func(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
 	switch {
 	case err != nil:
-		return finding.Finding{Severity: finding.Note, What: fmt.Sprintf("%s reports version %q, which cannot be compared; %s", product, text, supported)}
+		return finding.Note.Say("%s reports version %q, which cannot be compared; %s", product, text, supported)
 	case minor(is).LessThan(version.MustParse(r.Oldest)):
-		return finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s %s is older than what is supported: %s", product, text, supported),
-			Why: "it may lack what calico-node-sync relies on, or store it in another form", Do: "update " + product + ", or try calico-node-sync with --mode=report first",
-		}
+		return finding.Warning.Say("%s %s is older than what is supported: %s", product, text, supported).
+			Because("it may lack what calico-node-sync relies on, or store it in another form").
+			Advise("update " + product + ", or try calico-node-sync with --mode=report first")
 	case version.MustParse(r.Newest).LessThan(minor(is)):
-		return finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s %s is newer than what is supported: %s", product, text, supported),
-			Why: "it may store things in a form that calico-node-sync does not know", Do: "update calico-node-sync, or try it with --mode=report first",
-		}
+		return finding.Warning.Say("%s %s is newer than what is supported: %s", product, text, supported).
+			Because("it may store things in a form that calico-node-sync does not know").
+			Advise("update calico-node-sync, or try it with --mode=report first")
 	}
-	return finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)}
+	return finding.OK.Say("%s %s is supported (%s to %s are)", product, text, r.Oldest, r.Newest)
 }

@@ -49,6 +49,35 @@ type Finding struct {
 	Unread bool `json:"unread,omitempty"`
 }
 
+// Say is a finding of the severity: what is the case.
+func (s Severity) Say(format string, args ...any) Finding {
+	return Finding{Severity: s, What: fmt.Sprintf(format, args...)}
+}
+
+// At is the finding with the object that it is about.
+func (f Finding) At(where string) Finding {
+	f.Where = where
+	return f
+}
+
+// AsUnread is the finding about what could not be read.
+func (f Finding) AsUnread() Finding {
+	f.Unread = true
+	return f
+}
+
+// Because is the finding with why it matters.
+func (f Finding) Because(why string) Finding {
+	f.Why = why
+	return f
+}
+
+// Advise is the finding with what to do about it.
+func (f Finding) Advise(do string) Finding {
+	f.Do = do
+	return f
+}
+
 // Check looks at evidence from one side.
 type Check[Evidence any] struct {
 	Name string

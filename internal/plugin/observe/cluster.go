@@ -14,6 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/doctor"
+	"github.com/mooring-dev/mooring/internal/platform/finding"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,13 +31,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-
-	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
-	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/docloud/instance"
-	"github.com/mooring-dev/mooring/internal/doctor"
-	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Page is how many objects one answer of the API server holds.
@@ -242,15 +240,9 @@ func EtcdStorages() schema.GroupVersionResource {
 	return etcdv1alpha1.GroupVersion.WithResource("etcdstorages")
 }
 
-// LeaseOf is what the doctor judges a Lease by.
+// LeaseOf is what the doctor judges a Lease by, with the health of the token that it records.
 func LeaseOf(l *coordinationv1.Lease) doctor.Lease {
-	out := doctor.Lease{
-		Namespace: l.Namespace, Name: l.Name, Duration: doctor.UsualLease,
-		Holder: ptr.Deref(l.Spec.HolderIdentity, ""), Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
-	}
-	if l.Spec.LeaseDurationSeconds != nil {
-		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-	}
+	out := doctor.LeaseOf(l)
 	var token metav1.Condition
 	if text := l.Annotations[tokenAnnotation]; text != "" && json.Unmarshal([]byte(text), &token) == nil &&
 		token.Type == instance.ConditionTokenHealthy && token.Status == metav1.ConditionFalse {

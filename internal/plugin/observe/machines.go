@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/nodesync/commands"
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -167,22 +168,12 @@ func readCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
 		return agreement.Calico{OnNodes: out.OnNodes, Side: finding.Side{Problem: OneLine(err)}}, nil
 	}
 	for _, n := range snapshot.Nodes {
-		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: kubernetesName(n), Host: n.Implied})
+		out.Nodes = append(out.Nodes, agreement.CalicoNode{Name: n.Name, Kubernetes: nodesync.ReferredNode(n.OrchRefs), Host: n.Implied})
 	}
 	for _, key := range snapshot.Unreadable {
 		out.Unreadable = append(out.Unreadable, path.Base(key))
 	}
 	return out, nil
-}
-
-// kubernetesName is the Kubernetes Node that a Calico Node names, "" if it names none.
-func kubernetesName(n calico.Node) string {
-	for _, ref := range n.OrchRefs {
-		if ref.Orchestrator == "k8s" && ref.NodeName != "" {
-			return ref.NodeName
-		}
-	}
-	return ""
 }
 
 func snapshotOf(ctx context.Context, c *Cluster, config calico.Config) (calico.Snapshot, error) {

@@ -243,7 +243,6 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 		if content.Handle == "" {
 			content.Handle = text("spec", "source", "snapshotHandle")
 		}
-		content.Snapshot = text("spec", "volumeSnapshotRef", "namespace") + "/" + text("spec", "volumeSnapshotRef", "name")
 		out = append(out, content)
 	}
 	switch {

@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -27,11 +26,9 @@ func addresses(x examined) []finding.Finding {
 	var out []finding.Finding
 	for a, names := range by {
 		if len(names) > 1 {
-			out = append(out, finding.Finding{
-				Severity: finding.Problem, What: fmt.Sprintf("%s have the BGP address %s: %s", prose.Plural(len(names), "node"), a, finding.Few(names)),
-				Why: "sessions to it reach one of them, and packets for the pods of the others are lost",
-				Do:  "delete the Node of a machine that is gone, or set IP_AUTODETECTION_METHOD of calico-node so that each finds an address of its own",
-			})
+			out = append(out, finding.Problem.Say("%s have the BGP address %s: %s", prose.Plural(len(names), "node"), a, finding.Few(names)).
+				Because("sessions to it reach one of them, and packets for the pods of the others are lost").
+				Advise("delete the Node of a machine that is gone, or set IP_AUTODETECTION_METHOD of calico-node so that each finds an address of its own"))
 		}
 	}
 	return out
@@ -46,11 +43,9 @@ func external(x examined) []finding.Finding {
 			continue
 		}
 		if only := x.onlyReflector(p); only != "" {
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("BGPPeer %s gives %s outside the cluster a session with reflector %s alone", p.Name, p.PeerIP, only),
-				Why: "the router loses all routes of the cluster when this reflector restarts, dies or is replaced by another node",
-				Do:  "select at least two nodes that stay, by a label of your own that does not depend on who is a reflector",
-			})
+			out = append(out, finding.Warning.Say("BGPPeer %s gives %s outside the cluster a session with reflector %s alone", p.Name, p.PeerIP, only).
+				Because("the router loses all routes of the cluster when this reflector restarts, dies or is replaced by another node").
+				Advise("select at least two nodes that stay, by a label of your own that does not depend on who is a reflector"))
 		}
 	}
 	return out

@@ -19,7 +19,7 @@ const goodPairs = "set spec.programClusterRoutes of FelixConfiguration default a
 func clusterRoutes(x examined) []finding.Finding {
 	if x.NoRoutes != "" {
 		what := "whether BGP carries routes between nodes is unknown: " + x.NoRoutes
-		return []finding.Finding{{Severity: finding.Note, Unread: true, What: what}}
+		return []finding.Finding{finding.Note.Say("%s", what).AsUnread()}
 	}
 	if x.Routes == nil {
 		return nil
@@ -27,38 +27,31 @@ func clusterRoutes(x examined) []finding.Finding {
 	v := x.Routes.Judge()
 	var out []finding.Finding
 	if len(v.Nobody) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: "nobody programs the routes between nodes of IP pools " + clusterroutes.Describe(v.Nobody),
-			Why: "their pods reach no pod on another node", Do: goodPairs,
-		})
+		out = append(out, finding.Problem.Say("nobody programs the routes between nodes of IP pools %s", clusterroutes.Describe(v.Nobody)).
+			Because("their pods reach no pod on another node").
+			Advise(goodPairs))
 	}
 	if len(v.Both) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: "Felix and BIRD both program the routes between nodes of IP pools " + clusterroutes.Describe(v.Both),
-			Why: "each replaces the other's routes, again and again", Do: goodPairs,
-		})
+		out = append(out, finding.Problem.Say("Felix and BIRD both program the routes between nodes of IP pools %s", clusterroutes.Describe(v.Both)).
+			Because("each replaces the other's routes, again and again").
+			Advise(goodPairs))
 	}
 	if len(v.Unknown) > 0 {
-		out = append(out, finding.Finding{
-			Severity: finding.Note, Unread: true,
-			What: fmt.Sprintf("who programs the routes between nodes of IP pools %s depends on Calico's version, which ClusterInformation default does not tell (%q)",
-				clusterroutes.Describe(v.Unknown), x.Routes.Version),
-		})
+		out = append(out, finding.Note.Say("who programs the routes between nodes of IP pools %s depends on Calico's version, which ClusterInformation default does not tell (%q)",
+			clusterroutes.Describe(v.Unknown), x.Routes.Version).AsUnread())
 	}
 	switch what := v.NotNeeded(); {
 	case what != "":
 		out = append(out, x.uncarried(what))
 	case len(v.BIRD) > 0:
-		out = append(out, finding.Finding{
-			Severity: finding.OK, What: "BGP carries the routes between nodes of IP pools " + clusterroutes.Describe(v.BIRD),
-		})
+		out = append(out, finding.OK.Say("BGP carries the routes between nodes of IP pools %s", clusterroutes.Describe(v.BIRD)))
 	}
 	return out
 }
 
 // uncarried tells that reflectors are of no use, which is worse where there are some.
 func (x examined) uncarried(what string) finding.Finding {
-	f := finding.Finding{Severity: finding.OK, What: what}
+	f := finding.OK.Say("%s", what)
 	if len(x.Topologies) > 0 || len(x.reflectors) > 0 {
 		f.Severity = finding.Note
 		f.Why = fmt.Sprintf("%s with a cluster ID carry at most routes of Services and to routers outside the cluster", prose.Plural(len(x.reflectors), "node"))

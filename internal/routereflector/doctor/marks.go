@@ -19,12 +19,10 @@ import (
 func asNumbers(x examined) []finding.Finding {
 	var out []finding.Finding
 	for _, d := range routereflector.Discords(x.Nodes, x.Peers) {
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: d.String(),
-			Why: "each end of a BGP session checks the other's AS number; and because BIRD has one neighbor for each address, no other session of the two comes up either, of the " +
-				"mesh or of another BGPPeer",
-			Do: "correct or remove the AS number in the BGPPeer, or give the Node that one",
-		})
+		out = append(out, finding.Problem.Say("%s", d.String()).
+			Because("each end of a BGP session checks the other's AS number; and because BIRD has one neighbor for each address, no other session of the two comes up either, of the "+
+				"mesh or of another BGPPeer").
+			Advise("correct or remove the AS number in the BGPPeer, or give the Node that one"))
 	}
 	own := map[uint32][]string{}
 	for i := range x.Nodes {
@@ -37,18 +35,16 @@ func asNumbers(x examined) []finding.Finding {
 			continue
 		}
 		slices.Sort(names)
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("%s have AS number %d, which is not the cluster's: %s", prose.Plural(len(names), "node"), as, finding.Few(names)),
-			Why: "by reflectors they do not reach each other: a route that has left an AS is refused by all others of that AS",
-			Do:  "let a BGPPeer give them sessions with each other, or take the AS number (annotation " + routereflector.ASNumberAnnotation + ") from all but one",
-		})
+		out = append(out, finding.Warning.Say("%s have AS number %d, which is not the cluster's: %s", prose.Plural(len(names), "node"), as, finding.Few(names)).
+			Because("by reflectors they do not reach each other: a route that has left an AS is refused by all others of that AS").
+			Advise("let a BGPPeer give them sessions with each other, or take the AS number (annotation "+routereflector.ASNumberAnnotation+") from all but one"))
 	}
 	switch {
 	case len(out) > 0:
 	case len(x.Unread) > 0:
-		out = append(out, finding.Finding{Severity: finding.Note, Unread: true, What: "the AS numbers of those nodes and BGPPeers that can be read agree"})
+		out = append(out, finding.Note.Say("the AS numbers of those nodes and BGPPeers that can be read agree").AsUnread())
 	default:
-		out = append(out, finding.Finding{Severity: finding.OK, What: "the AS numbers of nodes and BGPPeers agree"})
+		out = append(out, finding.OK.Say("the AS numbers of nodes and BGPPeers agree"))
 	}
 	return out
 }
@@ -56,10 +52,9 @@ func asNumbers(x examined) []finding.Finding {
 // foreignMarks finds labels and cluster IDs of reflectors that no topology's operator wrote.
 func foreignMarks(x examined) []finding.Finding {
 	if x.NoTopologies != "" {
-		return []finding.Finding{{
-			Severity: finding.Note, Unread: true, What: "it is unknown which labels of reflectors the operator wrote: " + x.NoTopologies,
-			Why: "status.record of RouteReflectorTopologies has them", Do: "run it with an account that may list routereflectortopologies.bgp.mooring.dev",
-		}}
+		return []finding.Finding{finding.Note.Say("it is unknown which labels of reflectors the operator wrote: %s", x.NoTopologies).AsUnread().
+			Because("status.record of RouteReflectorTopologies has them").
+			Advise("run it with an account that may list routereflectortopologies.bgp.mooring.dev")}
 	}
 	var out []finding.Finding
 	for i := range x.Topologies {
@@ -71,17 +66,15 @@ func foreignMarks(x examined) []finding.Finding {
 			}
 		}
 		for _, f := range design.ForeignMarks(w) {
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: f.What,
-				Why: "a kubelet can write its own Node; the operator ignores the label, but Calico may give the node sessions because of it",
-				Do: fmt.Sprintf("find out who wrote it, then `kubectl label node %[1]s %[2]s-` and `kubectl annotate node %[1]s %[3]s- %[4]s-`; where a policy "+
+			out = append(out, finding.Warning.Say("%s", f.What).
+				Because("a kubelet can write its own Node; the operator ignores the label, but Calico may give the node sessions because of it").
+				Advise(fmt.Sprintf("find out who wrote it, then `kubectl label node %[1]s %[2]s-` and `kubectl annotate node %[1]s %[3]s- %[4]s-`; where a policy "+
 					"refuses that, as the operator's page says under Installing", f.Node, v1alpha1.ReflectorLabel, routereflector.ClusterIDAnnotation,
-					routereflector.LabelsAnnotation),
-			})
+					routereflector.LabelsAnnotation)))
 		}
 	}
 	if len(out) == 0 && len(x.Topologies) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: "the operator wrote every label of reflectors"})
+		out = append(out, finding.OK.Say("the operator wrote every label of reflectors"))
 	}
 	return out
 }

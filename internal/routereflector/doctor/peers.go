@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -46,12 +45,10 @@ func options(x examined) []finding.Finding {
 	var out []finding.Finding
 	for c, n := range clashes {
 		s := example[c]
-		out = append(out, finding.Finding{
-			Severity: finding.Warning, What: fmt.Sprintf("BGPPeers %s and %s ask for %s with different options, such as that of %s with %s",
-				x.Peers[c.first].Name, x.Peers[c.second].Name, prose.Plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name),
-			Why: "a session has the options of one of them alone, and when that one goes the other's take its place, which resets the session",
-			Do:  "give both the same password, filters, restart time, TTL security and source address, or let one of them select fewer nodes",
-		})
+		out = append(out, finding.Warning.Say("BGPPeers %s and %s ask for %s with different options, such as that of %s with %s",
+			x.Peers[c.first].Name, x.Peers[c.second].Name, prose.Plural(n, "common session"), x.Nodes[s.a].Name, x.Nodes[s.b].Name).
+			Because("a session has the options of one of them alone, and when that one goes the other's take its place, which resets the session").
+			Advise("give both the same password, filters, restart time, TTL security and source address, or let one of them select fewer nodes"))
 	}
 	return out
 }
@@ -83,16 +80,14 @@ func selectors(x examined) []finding.Finding {
 			if at < 0 {
 				continue
 			}
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("spec.%s of BGPPeer %s depends on a label of Kubernetes: %s", field, p.Name, text),
-				Why: "an upgrade can remove such a label, and the sessions with it: node-role.kubernetes.io/master went with Kubernetes 1.24, and whole clusters lost their routes",
-				Do:  "select by a label of your own, or let a RouteReflectorTopology do it",
-			})
+			out = append(out, finding.Warning.Say("spec.%s of BGPPeer %s depends on a label of Kubernetes: %s", field, p.Name, text).
+				Because("an upgrade can remove such a label, and the sessions with it: node-role.kubernetes.io/master went with Kubernetes 1.24, and whole clusters lost their routes").
+				Advise("select by a label of your own, or let a RouteReflectorTopology do it"))
 		}
 		out = append(out, x.nobody(p)...)
 	}
 	if len(out) == 0 && len(x.Peers) > 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("%s select nodes by labels of your own", prose.Plural(len(x.Peers), "BGPPeer"))})
+		out = append(out, finding.OK.Say("%s select nodes by labels of your own", prose.Plural(len(x.Peers), "BGPPeer")))
 	}
 	return out
 }
@@ -104,15 +99,13 @@ func (x examined) nobody(p *routereflector.Peer) []finding.Finding {
 	}
 	switch {
 	case none(p.PeerMatcher):
-		return []finding.Finding{{
-			Severity: finding.Warning, What: fmt.Sprintf("spec.peerSelector of BGPPeer %s selects no node: %s", p.Name, p.PeerSelector),
-			Why: "it creates no session; if reflectors had that label before, they have lost it", Do: "put the label back, or delete the BGPPeer",
-		}}
+		return []finding.Finding{finding.Warning.Say("spec.peerSelector of BGPPeer %s selects no node: %s", p.Name, p.PeerSelector).
+			Because("it creates no session; if reflectors had that label before, they have lost it").
+			Advise("put the label back, or delete the BGPPeer")}
 	case none(p.NodeMatcher):
-		return []finding.Finding{{
-			Severity: finding.Note, What: fmt.Sprintf("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector), Why: "it creates no session",
-			Do: "delete it if no node is to have that label",
-		}}
+		return []finding.Finding{finding.Note.Say("spec.nodeSelector of BGPPeer %s selects no node: %s", p.Name, p.NodeSelector).
+			Because("it creates no session").
+			Advise("delete it if no node is to have that label")}
 	}
 	return nil
 }
@@ -122,21 +115,18 @@ func peers(x examined) []finding.Finding {
 	if len(x.Peers) <= manyPeers {
 		return nil
 	}
-	return []finding.Finding{{
-		Severity: finding.Warning, What: fmt.Sprintf("there are %d BGPPeers for %d nodes", len(x.Peers), len(x.Nodes)),
-		Why: "at each change of a node or a BGPPeer, every calico-node evaluates every selector over all nodes: with thousands, calico-node takes minutes to start",
-		Do:  "BGPPeers with selectors instead of one for each node: a flat RouteReflectorTopology has two",
-	}}
+	return []finding.Finding{finding.Warning.Say("there are %d BGPPeers for %d nodes", len(x.Peers), len(x.Nodes)).
+		Because("at each change of a node or a BGPPeer, every calico-node evaluates every selector over all nodes: with thousands, calico-node takes minutes to start").
+		Advise("BGPPeers with selectors instead of one for each node: a flat RouteReflectorTopology has two")}
 }
 
 // unread passes on what could not be read.
 func unread(x examined) []finding.Finding {
 	out := make([]finding.Finding, 0, len(x.Unread))
 	for _, sentence := range x.Unread {
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, What: sentence, Why: "it is ignored in these findings, and Calico ignores it as well",
-			Do: "write it again with calicoctl, or delete it",
-		})
+		out = append(out, finding.Problem.Say("%s", sentence).
+			Because("it is ignored in these findings, and Calico ignores it as well").
+			Advise("write it again with calicoctl, or delete it"))
 	}
 	return out
 }

@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -33,23 +32,19 @@ func bgpPort(x examined) []finding.Finding {
 	case len(x.reflectors) == 0 || sessions == 0:
 		return nil
 	case len(open) == 0:
-		return []finding.Finding{{Severity: finding.OK, What: "the BGP sessions of nodes have passwords"}}
+		return []finding.Finding{finding.OK.Say("the BGP sessions of nodes have passwords")}
 	case closing >= 0:
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("GlobalNetworkPolicy %s denies Pods TCP port %d",
-			x.Policies[closing].Name, assumed.BGPPort)}}
+		return []finding.Finding{finding.OK.Say("GlobalNetworkPolicy %s denies Pods TCP port %d",
+			x.Policies[closing].Name, assumed.BGPPort)}
 	case x.NoPolicies != "":
-		return []finding.Finding{{Severity: finding.Note, Unread: true, What: fmt.Sprintf(
-			"whether a GlobalNetworkPolicy denies Pods TCP port %d of the nodes is unknown: %s", assumed.BGPPort, x.NoPolicies)}}
+		return []finding.Finding{finding.Note.Say("whether a GlobalNetworkPolicy denies Pods TCP port %d of the nodes is unknown: %s", assumed.BGPPort, x.NoPolicies).AsUnread()}
 	case x.Policies == nil:
 		return nil
 	}
-	return []finding.Finding{{
-		Severity: finding.Note,
-		What: fmt.Sprintf("Pods can connect to TCP port %d of the nodes: the sessions of BGPPeers %s have no password, and no GlobalNetworkPolicy denies it",
-			assumed.BGPPort, finding.Few(open)),
-		Why: "BIRD drops a session when a connection comes from the neighbor's address, and Pods' connections leave a node with its address",
-		Do:  "apply docs/examples/calico/bgp-port.yaml, or set spec.session.passwordRef of the RouteReflectorTopology",
-	}}
+	return []finding.Finding{finding.Note.Say("Pods can connect to TCP port %d of the nodes: the sessions of BGPPeers %s have no password, and no GlobalNetworkPolicy denies it",
+		assumed.BGPPort, finding.Few(open)).
+		Because("BIRD drops a session when a connection comes from the neighbor's address, and Pods' connections leave a node with its address").
+		Advise("apply docs/examples/calico/bgp-port.yaml, or set spec.session.passwordRef of the RouteReflectorTopology")}
 }
 
 // closesPods reports whether the policy applies to all Pods, and denies them TCP port 179 of all nodes before it lets

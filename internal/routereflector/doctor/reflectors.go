@@ -21,10 +21,9 @@ func redundancy(x examined) []finding.Finding {
 	var out []finding.Finding
 	for _, r := range x.reflectors {
 		if n := &x.Nodes[r]; n.Ready != corev1.ConditionTrue {
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("reflector %s is not Ready", n.Name),
-				Why: "its BIRD may still serve routes or not; this cannot be seen from here", Do: "check the machine, or promote another node before this one is removed",
-			})
+			out = append(out, finding.Warning.Say("reflector %s is not Ready", n.Name).
+				Because("its BIRD may still serve routes or not; this cannot be seen from here").
+				Advise("check the machine, or promote another node before this one is removed"))
 		}
 	}
 	if x.Mesh.On || len(x.reflectors) == 0 {
@@ -33,14 +32,13 @@ func redundancy(x examined) []finding.Finding {
 	for _, f := range x.families {
 		single := x.singles(f)
 		for _, reflector := range slices.Sorted(maps.Keys(single)) {
-			out = append(out, finding.Finding{
-				Severity: finding.Warning, What: fmt.Sprintf("%s with %s as the only reflector by %s: %s", prose.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])),
-				Why: "when it restarts, dies or loses its network, they lose every route that is not their own", Do: "give each client two reflectors at least, in different zones",
-			})
+			out = append(out, finding.Warning.Say("%s with %s as the only reflector by %s: %s", prose.Plural(len(single[reflector]), "node"), reflector, f.Name, finding.Few(single[reflector])).
+				Because("when it restarts, dies or loses its network, they lose every route that is not their own").
+				Advise("give each client two reflectors at least, in different zones"))
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each client has two or more of %s", prose.Plural(len(x.reflectors), "reflector"))})
+		out = append(out, finding.OK.Say("each client has two or more of %s", prose.Plural(len(x.reflectors), "reflector")))
 	}
 	return out
 }
@@ -81,12 +79,11 @@ func zones(x examined) []finding.Finding {
 		return nil
 	}
 	if len(theirs) > 1 {
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("the reflectors are in %s of %d", prose.Plural(len(theirs), "zone"), len(all))}}
+		return []finding.Finding{finding.OK.Say("the reflectors are in %s of %d", prose.Plural(len(theirs), "zone"), len(all))}
 	}
-	return []finding.Finding{{
-		Severity: finding.Warning, What: fmt.Sprintf("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)),
-		Why: "with that zone the nodes of all others lose their routes", Do: "spread the reflectors, as a RouteReflectorTopology does by default (spec.topologyKeys)",
-	}}
+	return []finding.Finding{finding.Warning.Say("all %d reflectors are in zone %q, and nodes are in %d zones", len(x.reflectors), slices.Sorted(maps.Keys(theirs))[0], len(all)).
+		Because("with that zone the nodes of all others lose their routes").
+		Advise("spread the reflectors, as a RouteReflectorTopology does by default (spec.topologyKeys)")}
 }
 
 // clusterIDs finds cluster IDs that Calico or BIRD does not understand.
@@ -101,10 +98,9 @@ func clusterIDs(x examined) []finding.Finding {
 			why = "confd writes it into that node's bird.cfg as it is, and BIRD rejects such a file: from then on the node applies no changes"
 		}
 		if id != "" && n.ClusterID == "" {
-			out = append(out, finding.Finding{
-				Severity: finding.Problem, What: fmt.Sprintf("%s is %q, which is not an IPv4 address", stored, id), Why: why,
-				Do: "write an address such as 244.0.0.1, or remove it",
-			})
+			out = append(out, finding.Problem.Say("%s is %q, which is not an IPv4 address", stored, id).
+				Because(why).
+				Advise("write an address such as 244.0.0.1, or remove it"))
 		}
 	}
 	return out
@@ -130,17 +126,14 @@ func owners(x examined) []finding.Finding {
 	}
 	switch {
 	case len(old) > 0 && len(topologies) > 0:
-		return []finding.Finding{{
-			Severity: finding.Problem, What: fmt.Sprintf("%s of the former calico-route-reflector-operator (%s) exist in addition to those of topology %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old),
-				finding.Few(slices.Collect(maps.Keys(topologies)))),
-			Why: "if that program still runs, the two conflict over the reflectors, and it deletes BGPPeers that it has not created",
-			Do:  "scale it to zero; then remove its BGPPeers, one at a time",
-		}}
+		return []finding.Finding{finding.Problem.Say("%s of the former calico-route-reflector-operator (%s) exist in addition to those of topology %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old),
+			finding.Few(slices.Collect(maps.Keys(topologies)))).
+			Because("if that program still runs, the two conflict over the reflectors, and it deletes BGPPeers that it has not created").
+			Advise("scale it to zero; then remove its BGPPeers, one at a time")}
 	case len(old) > 0:
-		return []finding.Finding{{
-			Severity: finding.Note, What: fmt.Sprintf("%s are of the former calico-route-reflector-operator: %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old)),
-			Why: "that program deletes every BGPPeer that it has not created, including those to external routers (its topology multi)", Do: "do not add BGPPeers by hand while it runs",
-		}}
+		return []finding.Finding{finding.Note.Say("%s are of the former calico-route-reflector-operator: %s", prose.Plural(len(old), "BGPPeer"), finding.Few(old)).
+			Because("that program deletes every BGPPeer that it has not created, including those to external routers (its topology multi)").
+			Advise("do not add BGPPeers by hand while it runs")}
 	}
 	return nil
 }

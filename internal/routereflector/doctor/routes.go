@@ -50,14 +50,13 @@ func reachable(x examined) []finding.Finding {
 			aside = fmt.Sprintf("; %s that are not Ready are not counted", prose.Plural(silent, "node"))
 		}
 		if v.UnreachablePairs == 0 {
-			out = append(out, finding.Finding{Severity: finding.OK, What: fmt.Sprintf("each of %s has a route to every other by %s%s", prose.Plural(up, "node"), f.Name, aside)})
+			out = append(out, finding.OK.Say("each of %s has a route to every other by %s%s", prose.Plural(up, "node"), f.Name, aside))
 			continue
 		}
 		why, do := x.blackHole(f, v.Examples)
-		out = append(out, finding.Finding{
-			Severity: finding.Problem, Why: why, Do: do, Where: x.concerned(v.Examples),
-			What: fmt.Sprintf("%d of %d ways from a node to another have no route by %s, such as %s%s", v.UnreachablePairs, up*(up-1), f.Name, pairs(v.Examples), aside),
-		})
+		out = append(out, finding.Problem.Say("%d of %d ways from a node to another have no route by %s, such as %s%s", v.UnreachablePairs, up*(up-1), f.Name, pairs(v.Examples), aside).At(x.concerned(v.Examples)).
+			Because(why).
+			Advise(do))
 	}
 	if len(x.families) == 0 {
 		look := "annotation " + routereflector.IPv4Annotation + " of the Nodes"
@@ -68,10 +67,9 @@ func reachable(x examined) []finding.Finding {
 		if x.useless() {
 			severity = finding.Note
 		}
-		out = append(out, finding.Finding{
-			Severity: severity, What: "no node has a BGP address", Why: "Calico's BGP is off (vxlan, none), or calico-node has not started anywhere",
-			Do: "look at " + look + " and at calico-node's log",
-		})
+		out = append(out, severity.Say("no node has a BGP address").
+			Because("Calico's BGP is off (vxlan, none), or calico-node has not started anywhere").
+			Advise("look at "+look+" and at calico-node's log"))
 	}
 	return out
 }
@@ -169,7 +167,7 @@ func paths(x examined) []finding.Finding {
 		number = fmt.Sprintf("%d and more", reachability.MaxPaths)
 	}
 	if most <= manyPaths {
-		return []finding.Finding{{Severity: finding.OK, What: fmt.Sprintf("a node has at most %s to one prefix", prose.Plural(most, "path"))}}
+		return []finding.Finding{finding.OK.Say("a node has at most %s to one prefix", prose.Plural(most, "path"))}
 	}
 	severity := finding.Warning
 	if most > tooManyPaths {
@@ -179,13 +177,11 @@ func paths(x examined) []finding.Finding {
 	for _, r := range x.reflectors {
 		ids[x.Nodes[r].ClusterID] = true
 	}
-	return []finding.Finding{{
-		Severity: severity, What: fmt.Sprintf("by the model a node has up to %s paths to one prefix; there are %s with %s", number, prose.Plural(len(x.reflectors), "reflector"),
-			prose.Plural(len(ids), "cluster ID")),
-		Why: "Calico's BIRD passes every path on, and only a cluster ID that a route has seen stops it: each way through reflectors of different IDs that peer with each " +
-			"other is a path of its own, so that their number grows with the factorial of the reflectors, and BIRD's memory and the time to converge with it",
-		Do: "let reflectors that peer with each other share one cluster ID, and every client have all of them, as a RouteReflectorTopology does",
-	}}
+	return []finding.Finding{severity.Say("by the model a node has up to %s paths to one prefix; there are %s with %s", number, prose.Plural(len(x.reflectors), "reflector"),
+		prose.Plural(len(ids), "cluster ID")).
+		Because("Calico's BIRD passes every path on, and only a cluster ID that a route has seen stops it: each way through reflectors of different IDs that peer with each " +
+			"other is a path of its own, so that their number grows with the factorial of the reflectors, and BIRD's memory and the time to converge with it").
+		Advise("let reflectors that peer with each other share one cluster ID, and every client have all of them, as a RouteReflectorTopology does")}
 }
 
 // mesh looks at the mesh alongside reflectors, and at one that is large.
@@ -193,29 +189,24 @@ func mesh(x examined) []finding.Finding {
 	serving := x.serving()
 	switch {
 	case x.Mesh.On && len(serving) > 0:
-		return []finding.Finding{{
-			Severity: finding.Warning, What: fmt.Sprintf("the node-to-node mesh is on in addition to %s that serve clients (%s)", prose.Plural(len(serving), "reflector"), finding.Few(serving)),
-			Why: "every node still has a session with every other one, which reflectors should replace; and reflectors are not members of the mesh",
-			Do: "when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
-				"BGPConfiguration default; a RouteReflectorTopology does that in this order",
-		}}
+		return []finding.Finding{finding.Warning.Say("the node-to-node mesh is on in addition to %s that serve clients (%s)", prose.Plural(len(serving), "reflector"), finding.Few(serving)).
+			Because("every node still has a session with every other one, which reflectors should replace; and reflectors are not members of the mesh").
+			Advise("when every client's sessions with the reflectors are Established (CalicoNodeStatus, `calicoctl node status`), set nodeToNodeMeshEnabled: false in " +
+				"BGPConfiguration default; a RouteReflectorTopology does that in this order")}
 	case x.Mesh.On && len(x.Nodes) > meshComfort && x.useless():
 		n := len(x.Nodes)
-		return []finding.Finding{{
-			Severity: finding.Note, What: fmt.Sprintf("%d nodes are in a full mesh of %d sessions that carries no route between nodes", n, n*(n-1)/2),
-			Why: "each calico-node keeps its sessions all the same",
-			Do:  "set nodeToNodeMeshEnabled: false in BGPConfiguration default, unless you announce Services or peer with routers outside the cluster",
-		}}
+		return []finding.Finding{finding.Note.Say("%d nodes are in a full mesh of %d sessions that carries no route between nodes", n, n*(n-1)/2).
+			Because("each calico-node keeps its sessions all the same").
+			Advise("set nodeToNodeMeshEnabled: false in BGPConfiguration default, unless you announce Services or peer with routers outside the cluster")}
 	case x.Mesh.On && len(x.Nodes) > meshComfort:
 		n := len(x.Nodes)
-		return []finding.Finding{{
-			Severity: finding.Warning, What: fmt.Sprintf("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2),
-			Why: "each node has a session with every other one, and each change is sent to all of them", Do: "route reflectors: `spec: {}` of a RouteReflectorTopology is a start",
-		}}
+		return []finding.Finding{finding.Warning.Say("%d nodes are in a full mesh: %d sessions", n, n*(n-1)/2).
+			Because("each node has a session with every other one, and each change is sent to all of them").
+			Advise("route reflectors: `spec: {}` of a RouteReflectorTopology is a start")}
 	case x.Mesh.On:
-		return []finding.Finding{{Severity: finding.OK, What: "the node-to-node mesh is on, and no reflector serves clients"}}
+		return []finding.Finding{finding.OK.Say("the node-to-node mesh is on, and no reflector serves clients")}
 	}
-	return []finding.Finding{{Severity: finding.OK, What: "the node-to-node mesh is off"}}
+	return []finding.Finding{finding.OK.Say("the node-to-node mesh is off")}
 }
 
 // serving are the reflectors that have a session with a node that is none, in any family.

@@ -4,8 +4,6 @@
 package doctor
 
 import (
-	"fmt"
-
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/routereflector/birdtemplates"
@@ -15,7 +13,7 @@ import (
 // them all works; a dead neighbor is lost later.
 func templates(x examined) []finding.Finding {
 	if x.NoTemplates != "" && len(x.reflectors) > 0 {
-		return []finding.Finding{{Severity: finding.Note, Unread: true, What: "whether patched BIRD templates are in force is unknown: " + x.NoTemplates}}
+		return []finding.Finding{finding.Note.Say("whether patched BIRD templates are in force is unknown: %s", x.NoTemplates).AsUnread()}
 	}
 	if x.Templates == nil || len(x.reflectors) == 0 {
 		return nil
@@ -26,19 +24,15 @@ func templates(x examined) []finding.Finding {
 	case len(nodes) == 0:
 		return nil
 	case missing == 0:
-		return []finding.Finding{{
-			Severity: finding.OK, What: fmt.Sprintf("patched BIRD templates are in force on %s (%s, sha256 %s)", prose.Plural(len(nodes), "node"),
-				x.Templates.Name(), x.Templates.Hash()),
-		}}
+		return []finding.Finding{finding.OK.Say("patched BIRD templates are in force on %s (%s, sha256 %s)", prose.Plural(len(nodes), "node"),
+			x.Templates.Name(), x.Templates.Hash())}
 	case missing == len(nodes) && x.Templates.Data == nil:
-		return []finding.Finding{{
-			Severity: finding.Note, What: "Calico's own BIRD templates are in force on all nodes",
-			Why: "a reflector that falls silent is lost by its peers after up to 240 s", Do: "see `kubectl mooring bird-templates --help`",
-		}}
+		return []finding.Finding{finding.Note.Say("Calico's own BIRD templates are in force on all nodes").
+			Because("a reflector that falls silent is lost by its peers after up to 240 s").
+			Advise("see `kubectl mooring bird-templates --help`")}
 	}
-	return []finding.Finding{{
-		Severity: finding.Warning, What: fmt.Sprintf("patched BIRD templates are not in force on %d of %s: %s (%s)", missing, prose.Plural(len(nodes), "node"), why,
-			finding.Few(names)),
-		Why: "a session is lost within seconds only where both of its ends have them", Do: "see `kubectl mooring bird-templates --check`, and roll them out to the end",
-	}}
+	return []finding.Finding{finding.Warning.Say("patched BIRD templates are not in force on %d of %s: %s (%s)", missing, prose.Plural(len(nodes), "node"), why,
+		finding.Few(names)).
+		Because("a session is lost within seconds only where both of its ends have them").
+		Advise("see `kubectl mooring bird-templates --check`, and roll them out to the end")}
 }

@@ -5,7 +5,6 @@ package checks
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -99,14 +98,14 @@ func (x *Examination) traces(ctx context.Context, e *doctor.ControllerEvidence) 
 func (x *Examination) workloads(ctx context.Context) (ours, elsewhere []doctor.Workload, unread []finding.Side) {
 	apps := x.cluster.Typed.AppsV1()
 	deployments, first := listing(ctx, "Deployment", apps.Deployments(metav1.NamespaceAll).List, func(d *appsv1.Deployment) doctor.Workload {
-		return workloadOf("Deployment", d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
+		return doctor.WorkloadOf("Deployment", d, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas)
 	})
 	daemonSets, second := listing(ctx, "DaemonSet", apps.DaemonSets(metav1.NamespaceAll).List, func(d *appsv1.DaemonSet) doctor.Workload {
-		return workloadOf("DaemonSet", d, &d.Spec.Template, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
+		return doctor.WorkloadOf("DaemonSet", d, &d.Spec.Template, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
 	})
 	// The volume driver's controller is one.
 	statefulSets, third := listing(ctx, "StatefulSet", apps.StatefulSets(metav1.NamespaceAll).List, func(s *appsv1.StatefulSet) doctor.Workload {
-		return workloadOf("StatefulSet", s, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1), s.Status.ReadyReplicas)
+		return doctor.WorkloadOf("StatefulSet", s, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1), s.Status.ReadyReplicas)
 	})
 	ours, elsewhere = doctor.Trust(slices.Concat(deployments, daemonSets, statefulSets), x.cluster.Namespaces)
 	return ours, elsewhere, slices.DeleteFunc([]finding.Side{first, second, third}, finding.Side.Read)
@@ -121,22 +120,4 @@ func listing[L observe.PageOf, T any](
 		out = append(out, of(object))
 	}
 	return out, finding.Side{Name: kind + "s", Problem: observe.OneLine(err)}
-}
-
-func workloadOf(kind string, meta metav1.Object, pod *corev1.PodTemplateSpec, wanted, ready int32) doctor.Workload {
-	w := doctor.Workload{
-		Kind: kind, Namespace: meta.GetNamespace(), Name: meta.GetName(), Labels: map[string]string{}, Env: map[string]doctor.Variable{},
-		Account: pod.Spec.ServiceAccountName, Wanted: int(wanted), Ready: int(ready),
-	}
-	maps.Copy(w.Labels, meta.GetLabels())
-	maps.Copy(w.Labels, pod.Labels)
-	for _, c := range pod.Spec.Containers {
-		w.Images = append(w.Images, c.Image)
-		w.Args = append(append(w.Args, c.Command...), c.Args...)
-		for _, v := range c.Env {
-			w.Env[v.Name] = doctor.Variable{Value: v.Value, Elsewhere: v.ValueFrom != nil}
-		}
-	}
-	nodeOf(&w, &pod.Spec)
-	return w
 }

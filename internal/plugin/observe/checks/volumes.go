@@ -5,9 +5,7 @@ package checks
 
 import (
 	"context"
-	"path"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -57,18 +55,6 @@ func lookAtVolumes(ctx context.Context, x *Examination) []finding.Finding {
 		}
 	}
 	return doctor.Volumes(e)
-}
-
-// nodeOf fills in what a workload does on its machine.
-func nodeOf(w *doctor.Workload, pod *corev1.PodSpec) {
-	const rules = "/etc/udev/rules.d"
-	for _, c := range pod.InitContainers {
-		w.Init = append(append(w.Init, c.Command...), c.Args...)
-	}
-	for _, v := range pod.Volumes {
-		w.UdevRules = w.UdevRules || v.HostPath != nil && strings.HasPrefix(rules+"/", strings.TrimSuffix(path.Clean(v.HostPath.Path), "/")+"/")
-	}
-	w.Selects = len(pod.NodeSelector) > 0 || pod.Affinity != nil && pod.Affinity.NodeAffinity != nil
 }
 
 // volumeMachines reads the Nodes that are droplets, with what the driver registered of each.

@@ -76,11 +76,8 @@ func outOfService(ctx context.Context, c *observe.Cluster, name string) explain.
 		out.Side = observe.SideOf(err)
 		return out
 	}
-	out.Recorded, out.Enabled, out.At, out.Partial = off.Lease != nil, off.Record.Enabled, off.Record.SavedAt, off.Record.More > 0
-	for i, v := range off.Record.Machines {
-		if v.Node == name {
-			out.Verdict = &off.Record.Machines[i]
-		}
+	if off.Lease != nil {
+		out.Record = &off.Record
 	}
 	return out
 }
