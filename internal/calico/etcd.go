@@ -221,7 +221,7 @@ func allowed(ctx context.Context, ops []clientv3.Op) error {
 		if op.IsDelete() {
 			verb = "delete"
 		}
-		if err := outputs.Allowed(ctx, outputs.CalicoEtcd, writtenResource(string(op.KeyBytes())), verb); err != nil {
+		if _, err := outputs.Allowed(ctx, outputs.CalicoEtcd, writtenResource(string(op.KeyBytes())), verb); err != nil {
 			return err
 		}
 	}

@@ -164,7 +164,8 @@ func (c *Client) allowed(ctx context.Context, call call) error {
 	case c.mode == outputs.Report:
 		return fmt.Errorf("%s %s: --mode is %s: %w", call.method, call.route, c.mode, outputs.ErrUndeclared)
 	}
-	return outputs.Allowed(ctx, outputs.DigitalOcean, call.route, call.method)
+	_, err := outputs.Allowed(ctx, outputs.DigitalOcean, call.route, call.method)
+	return err
 }
 
 // attempt makes a call once.

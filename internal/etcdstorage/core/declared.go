@@ -20,7 +20,7 @@ func refuseUndeclared(
 ) error {
 	service, rpc, _ := strings.Cut(strings.TrimPrefix(method, "/etcdserverpb."), "/")
 	if !reads(rpc, req) {
-		if err := outputs.Allowed(ctx, outputs.CoreEtcd, service, rpc); err != nil {
+		if _, err := outputs.Allowed(ctx, outputs.CoreEtcd, service, rpc); err != nil {
 			return err
 		}
 	}

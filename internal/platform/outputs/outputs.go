@@ -78,15 +78,9 @@ func Within(ctx context.Context, controller string, writes []Write) context.Cont
 	return context.WithValue(ctx, key{}, declared{controller, writes})
 }
 
-// Allowed returns nil if ctx is not that of a round, or its controller declares the write, and [ErrUndeclared]
-// otherwise. Adapters ask before each write.
-func Allowed(ctx context.Context, system, kind, verb string) error {
-	_, err := declaring(ctx, system, kind, verb)
-	return err
-}
-
-// declaring returns the writes by which ctx allows one: none outside of a round, where there is no need of any.
-func declaring(ctx context.Context, system, kind, verb string) ([]Write, error) {
+// Allowed returns the writes by which ctx allows one, or [ErrUndeclared]: none outside of a round, where there is no need
+// of any. Adapters ask before each write.
+func Allowed(ctx context.Context, system, kind, verb string) ([]Write, error) {
 	o, inRound := ctx.Value(key{}).(declared)
 	if !inRound {
 		return nil, nil
@@ -141,7 +135,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, inRound := ctx.Value(key{}).(declared); !inRound && g.outside != nil {
 		ctx = Within(ctx, "outside of rounds", g.outside)
 	}
-	by, err := declaring(ctx, Kubernetes, resource(r.URL.Path), verb)
+	by, err := Allowed(ctx, Kubernetes, resource(r.URL.Path), verb)
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()

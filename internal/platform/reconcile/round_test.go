@@ -364,7 +364,7 @@ func TestReportWritesNothing(t *testing.T) {
 		Log:     funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}),
 		Because: func(_ *scene, s step) string { return "of " + string(s) },
 		Report: func(ctx context.Context, done *reconcile.Round[*scene, string, step, string]) {
-			if err := outputs.Allowed(ctx, outputs.Kubernetes, "nodes", "patch"); !errors.Is(err, outputs.ErrUndeclared) {
+			if _, err := outputs.Allowed(ctx, outputs.Kubernetes, "nodes", "patch"); !errors.Is(err, outputs.ErrUndeclared) {
 				t.Errorf("a write of the report: %v", err)
 			}
 			if done.Err != nil || done.Wrote || len(done.Applied) > 0 {
