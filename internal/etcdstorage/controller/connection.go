@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -16,6 +17,9 @@ import (
 // Core holds the connection to the core, and makes another when the credentials change. All EtcdStorages share it, and what is known of a
 // core that does not respond: each question to it takes seconds, and with hundreds of them no certificate would be renewed in time.
 type Core struct {
+	// Patience is how long one call of the core may take; [core.Patience] if it is 0.
+	Patience time.Duration
+
 	mu          sync.Mutex // guards what follows
 	client      *core.Client
 	credentials core.Credentials
@@ -81,7 +85,7 @@ func (c *Core) connect(ctx context.Context, urls []string, credentials core.Cred
 	if c.client != nil && c.credentials.Equal(credentials) {
 		return c.client, nil
 	}
-	client, err := core.Dial(ctx, urls, credentials)
+	client, err := core.Dial(ctx, urls, credentials, cmp.Or(c.Patience, core.Patience))
 	if err != nil {
 		return nil, err
 	}

@@ -153,53 +153,6 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 }
 
-// While the core is away nothing new is begun and nothing that runs is touched, certificates are still renewed, and afterwards all goes on.
-func TestTheCoreIsAwayAndComesBack(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, server(t))
-	ns := g.tenant()
-	g.storage("early", toTenant(ns, ""))
-	g.sync("early")
-	serving := string(g.secret(g.namespace, "early-server-cert").Data["tls.crt"])
-	args := g.args("early")
-	g.etcd.Kill()
-	g.storage("late", "{}")
-	g.sync("late")
-	g.expect("late", v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "the core etcd")
-	g.expect("late", "Ready", metav1.ConditionFalse, "CoreUnreachable", "")
-	g.clock.Step(61 * 24 * time.Hour) // two thirds of 90 days are over
-	g.sync("early")
-	g.expect("early", v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
-	g.expect("early", v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
-	if renewed := string(g.secret(g.namespace, "early-server-cert").Data["tls.crt"]); renewed == serving {
-		t.Error("the certificate was not renewed while the core was away")
-	}
-	must.Do(t, g.admin.Delete(t.Context(), g.get("early")))
-	g.once("early")
-	if !slices.Equal(g.keysOf("early"), []string{v1alpha1.Finalizer}) {
-		t.Errorf("finalizers: %v", g.keysOf("early"))
-	}
-	g.expect("early", "Ready", metav1.ConditionFalse, "Deleting", "the core etcd")
-	g.etcd.Restart(t)
-	testkit.Eventually(t, "the core to answer", func() string {
-		g.clock.Step(g.r.Timing.rest()) // it is left alone for so long
-		g.once("late")
-		if c := g.conditions("late"); !strings.Contains(c, "CoreReachable=True") {
-			return c
-		}
-		return ""
-	})
-	g.sync("early")
-	if !g.gone("early") {
-		t.Errorf("%s", g.conditions("early"))
-	}
-	if got := g.args("late"); len(got) < len(args)-2 {
-		t.Errorf("%v", got)
-	}
-}
-
-func (g *rig) keysOf(name string) []string { return g.get(name).Finalizers }
-
 // One object that cannot be read as its kind, as an API server without our rules would let through, says so itself and harms no other (S15).
 func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 	t.Parallel()
@@ -271,9 +224,24 @@ func TestNoConfusedDeputy(t *testing.T) {
 	}
 }
 
-// However many tenants there are and however much is to be done for them, a core that does not respond is asked once in a while and not by
-// each, so that certificates are renewed in time. Other credentials are tried at once.
-func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
+// inVain is how long calls wait that nobody answers.
+const inVain = time.Second
+
+// patience makes the operator connect to the core again, for calls that may take so long.
+func (g *rig) patience(d time.Duration) {
+	c := g.r.Core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		_ = c.client.Close()
+		c.client = nil
+	}
+	c.Patience = d
+}
+
+// While the core is away nothing new is begun and nothing that runs is touched, and certificates are renewed in time: however many tenants there
+// are, it is asked once in a while and not for each; with other credentials at once. Afterwards all goes on.
+func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, server(t))
 	ns, names := g.tenant(), []string{"tired-a", "tired-b", "tired-c"}
@@ -284,40 +252,59 @@ func TestACoreThatIsAwayIsAskedOnce(t *testing.T) {
 	for _, name := range names {
 		g.sync(name)
 	}
+	serving := func() string { return string(g.secret(g.namespace, operator.ServingName(names[0])).Data["tls.crt"]) }
+	was, args := serving(), g.args(names[0])
 	g.etcd.Kill()
-	g.clock.Step(61 * 24 * time.Hour) // certificates are due
+	g.patience(inVain)
+	g.clock.Step(61 * 24 * time.Hour) // two thirds of 90 days are over
 	before := g.r.Core.asked
+	g.storage("late", "{}")
+	g.sync("late")
+	g.expect("late", "Ready", metav1.ConditionFalse, "CoreUnreachable", "the core etcd")
 	for _, name := range names {
 		g.sync(name)
-		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "does not respond within")
+		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "does not respond within 1s")
 		g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
 	}
+	if serving() == was || !slices.Equal(g.args(names[0]), args) {
+		t.Errorf("the certificate was not renewed, or the flags are not %v but %v", args, g.args(names[0]))
+	}
+	must.Do(t, g.admin.Delete(t.Context(), g.get(names[0])))
+	g.once(names[0])
+	g.expect(names[0], "Ready", metav1.ConditionFalse, "Deleting", "the core etcd")
+	if held := g.get(names[0]).Finalizers; !slices.Equal(held, []string{v1alpha1.Finalizer}) {
+		t.Errorf("finalizers: %v", held)
+	}
 	if n := g.r.Core.asked - before; n != 1 {
-		t.Errorf("the core was asked %d times for %d tenants", n, len(names))
+		t.Errorf("the core was asked %d times for %d tenants", n, len(names)+1)
 	}
 	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "storage-proxies"})
 	g.setSecret("etcd-coreserving-cert", map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key})
-	g.once(names[0])
+	g.once(names[1])
 	if n := g.r.Core.asked - before; n != 2 {
 		t.Errorf("with other credentials it was asked %d times", n)
 	}
 	g.etcd.Restart(t)
-	g.once(names[0])
-	g.expect(names[0], v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
+	g.patience(0)
+	g.once(names[1])
+	g.expect(names[1], v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
 	testkit.Eventually(t, "the core to answer", func() string {
-		g.clock.Step(g.r.Timing.rest())
-		g.once(names[0])
-		if c := g.conditions(names[0]); !strings.Contains(c, "CoreReachable=True") {
+		g.clock.Step(g.r.Timing.rest()) // it is left alone for so long
+		g.once(names[1])
+		if c := g.conditions(names[1]); !strings.Contains(c, "CoreReachable=True") {
 			return c
 		}
 		return ""
 	})
 	before = g.r.Core.asked
-	for _, name := range names {
+	for _, name := range []string{"late", names[1], names[2]} {
 		g.sync(name)
 		g.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionTrue, "Reachable", "")
 	}
 	if n := g.r.Core.asked - before; n < len(names) {
 		t.Errorf("the core that answers was asked %d times", n)
+	}
+	if g.sync(names[0]); !g.gone(names[0]) || len(g.args("late")) < len(args)-2 {
+		t.Errorf("%s\n%v", g.conditions(names[0]), g.args("late"))
 	}
 }

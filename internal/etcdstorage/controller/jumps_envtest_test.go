@@ -39,6 +39,7 @@ func TestTheClockJumps(t *testing.T) {
 	} {
 		if jump.away {
 			m.etcd.Kill()
+			m.patience = inVain
 		}
 		m.clock.Step(time.Duration(jump.hours * float64(time.Hour)))
 		m.faults = nil
@@ -61,6 +62,8 @@ func TestTheClockJumps(t *testing.T) {
 		if jump.away {
 			m.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
 			m.etcd.Restart(t)
+			m.patience = 0
+			m.born(0, false)
 			testkit.Eventually(t, "the core to answer", func() string {
 				m.clock.Step(m.r.Timing.rest()) // it is left alone for so long
 				m.settle(name, &none, nil)

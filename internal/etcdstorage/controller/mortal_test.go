@@ -80,7 +80,8 @@ func (l *life) told() (writes []string, dead bool) {
 
 // mortal is a rig whose operator dies.
 type mortal struct {
-	certificate string // of the proxies, at some point of a story
+	certificate string        // of the proxies, at some point of a story
+	patience    time.Duration // with the core, of processes that are born; 0 is the usual one
 	*rig
 	client client.Client
 	relay  string // the URL of the core for the operator
@@ -135,7 +136,7 @@ func (m *mortal) born(dieAt int, after bool) {
 	settings := m.r.Settings
 	settings.CoreURLs = []string{m.relay}
 	m.r = New(Options{
-		Reader: m.client, Client: m.client, Core: &Core{}, Clock: m.clock, Random: rand.Reader, Timing: timing, Settings: settings, AdminSecret: m.r.AdminSecret,
+		Reader: m.client, Client: m.client, Core: &Core{Patience: m.patience}, Clock: m.clock, Random: rand.Reader, Timing: timing, Settings: settings, AdminSecret: m.r.AdminSecret,
 	})
 }
 
@@ -168,27 +169,12 @@ func (d door) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	return answer, err
 }
 
-// raw carries messages as they are.
-type raw struct{}
-
-// Marshal implements encoding.Codec.
-func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
-
-// Unmarshal implements encoding.Codec.
-func (raw) Unmarshal(data []byte, v any) error {
-	*v.(*[]byte) = slices.Clone(data)
-	return nil
-}
-
-// Name implements encoding.Codec.
-func (raw) Name() string { return "proto" }
-
 // openCore opens the door to the core: a relay that knows calls.
 func (m *mortal) openCore() {
 	m.t.Helper()
 	pair := m.authority.Issue(m.t, testkit.Leaf{CommonName: "root"})
 	core, err := grpc.NewClient(strings.TrimPrefix(m.etcd.Endpoint, "https://"), grpc.WithNoProxy(),
-		grpc.WithTransportCredentials(credentials.NewTLS(pair.Client(m.t, m.authority))), grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
+		grpc.WithTransportCredentials(credentials.NewTLS(pair.Client(m.t, m.authority))), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(testkit.Bytes{})))
 	must.Do(m.t, err)
 	handle := func(_ any, in grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(in)
@@ -208,7 +194,7 @@ func (m *mortal) openCore() {
 		return in.SendMsg(&answer)
 	}
 	own := m.authority.Issue(m.t, testkit.Leaf{})
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(own.Client(m.t))), grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(handle))
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(own.Client(m.t))), grpc.ForceServerCodecV2(testkit.Bytes{}), grpc.UnknownServiceHandler(handle))
 	listener := must.Get(new(net.ListenConfig).Listen(m.t.Context(), "tcp", "127.0.0.1:0")).Or(m.t)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()

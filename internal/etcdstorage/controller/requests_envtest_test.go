@@ -4,14 +4,12 @@
 package controller
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -70,20 +68,12 @@ func (r *requests) kubernetes() map[string]int {
 func (g *rig) received() map[string]int {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "scraper"})
-	web := http.Client{Transport: &http.Transport{TLSClientConfig: pair.Client(g.t, g.authority), DisableKeepAlives: true}}
-	request := must.Get(http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.etcd.Endpoint+"/metrics", nil)).Or(g.t)
-	response, err := web.Do(request)
-	must.Do(g.t, err)
-	defer func() { _ = response.Body.Close() }()
 	out := map[string]int{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		series, ours := strings.CutPrefix(lines.Text(), `grpc_server_started_total{grpc_method="`)
-		name, value, _ := strings.Cut(series, `"`)
-		if !ours || !strings.Contains(value, `grpc_type="unary"`) {
-			continue
+	for series, n := range testkit.Scrape(g.t, g.etcd.Endpoint, pair.Client(g.t, g.authority)) {
+		rest, ours := strings.CutPrefix(series, `grpc_server_started_total{grpc_method="`)
+		if name, labels, _ := strings.Cut(rest, `"`); ours && strings.Contains(labels, `grpc_type="unary"`) {
+			out["etcd "+name] += int(n)
 		}
-		n := must.Get(strconv.ParseFloat(value[strings.LastIndex(value, " ")+1:], 64)).Or(g.t)
-		out["etcd "+name] += int(n)
 	}
 	return out
 }

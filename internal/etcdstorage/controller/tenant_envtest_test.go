@@ -4,11 +4,8 @@
 package controller
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,57 +28,8 @@ import (
 // what was delivered to the tenant, and nothing else.
 func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 	g.t.Helper()
-	dir := g.t.TempDir()
-	folder := func(data map[string][]byte) string {
-		f := testkit.TLSFolder(g.t.TempDir())
-		for key, value := range data {
-			f.Put(g.t, key, value)
-		}
-		return string(f)
-	}
-	text := func(data map[string]string) map[string][]byte {
-		out := map[string][]byte{}
-		for key, value := range data {
-			out[key] = []byte(value)
-		}
-		return out
-	}
-	places := map[string]string{
-		"/etc/etcd-storage/serving":     folder(g.secret(g.namespace, name+"-server-cert").Data),
-		"/etc/etcd-storage/client-ca":   folder(text(g.configMap(g.namespace, name+"-ca-cert").Data)),
-		"/etc/etcd-storage/core-client": folder(g.secret(g.namespace, "etcd-coreserving-cert").Data),
-		"/etc/etcd-storage/core-ca":     folder(text(g.configMap(g.namespace, "etcd-coreserving-ca").Data)),
-	}
-	args := g.args(name)
-	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--core-username=") }) {
-		places["/etc/etcd-storage/core-user"] = folder(g.secret(g.namespace, name+"-core-user").Data)
-	}
-	address := testkit.FreeAddress(g.t)
-	for i, arg := range args {
-		for mounted, real := range places {
-			arg = strings.Replace(arg, mounted+"/", real+"/", 1)
-		}
-		switch flag, _, _ := strings.Cut(arg, "="); flag {
-		case "--listen-address":
-			arg = "--listen-address=" + address
-		case "--health-address", "--metrics-address":
-			arg = flag + "=0"
-		case "--drain-delay":
-			arg = "--drain-delay=0s"
-		}
-		args[i] = arg
-	}
-	process := testkit.Start(g.t, filepath.Join(dir, "log"), nil, testkit.Binary(g.t, "etcd-storage-proxy"), args...)
-	g.t.Cleanup(process.Kill)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(g.configMap(tenantNamespace, "ca").Data["serving-ca.crt"]))
-	delivered := g.secret(tenantNamespace, "client").Data
-	pair := must.Get(tls.X509KeyPair(delivered["tls.crt"], delivered["tls.key"])).Or(g.t)
-	out, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"https://" + address},
-		TLS:       &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "etcd-" + name + "." + g.namespace + ".svc"},
-	})
-	must.Do(g.t, err)
+	process, address, _ := g.proxyProcess(name)
+	out := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: g.delivered(name, tenantNamespace, "ca", "client")})).Or(g.t)
 	g.t.Cleanup(func() { _ = out.Close() })
 	testkit.Eventually(g.t, "the proxy to serve the tenant", func() string {
 		if _, err := out.Get(g.t.Context(), "any"); err != nil {

@@ -88,7 +88,7 @@ func (c *Client) Forget(ctx context.Context, o operator.Owner) error {
 func (c *Client) commit(
 	ctx context.Context, deed string, compares []clientv3.Cmp, ops ...clientv3.Op,
 ) (revision int64, err error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Txn(ctx).If(compares...).Then(ops...).Commit()
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Client) deleteRange(ctx context.Context, o operator.Owner, from, to str
 
 // page is the last key of the first page of a range, "" if the range is empty.
 func (c *Client) page(ctx context.Context, from, to string) (string, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithKeysOnly(), clientv3.WithLimit(pageKeys))
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Client) RevokeLeases(ctx context.Context, o operator.Owner, leases []in
 }
 
 func (c *Client) revoke(ctx context.Context, prefix tenancy.Prefix, id clientv3.LeaseID) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.etcd.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) revoke(ctx context.Context, prefix tenancy.Prefix, id clientv3.
 // EnsureUser makes the tenant's role what it should be, and a user that has it. A user that is there keeps its password, since each name is used with
 // one password alone.
 func (c *Client) EnsureUser(ctx context.Context, tenant, prefixText, user, password string) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	prefix, err := tenancy.ParsePrefix(prefixText)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *Client) permissions(ctx context.Context, role string) ([]*authpb.Permis
 
 // RetireUsers removes users of a tenant, and its role if the tenant goes.
 func (c *Client) RetireUsers(ctx context.Context, tenant string, users []string, withRole bool) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	for _, user := range users {
 		if _, err := c.auth.UserDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {

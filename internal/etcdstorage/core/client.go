@@ -38,8 +38,8 @@ func CommonName(certPEM []byte) string {
 	return pair.Subject.CommonName
 }
 
-// patience bounds one call.
-const patience = 5 * time.Second
+// Patience bounds one call of the operator's.
+const Patience = 5 * time.Second
 
 // Client is a connection to the core. It is safe for concurrent use.
 type Client struct {
@@ -48,6 +48,8 @@ type Client struct {
 	tls  *tls.Config // nil for plaintext, and where it is not known
 	kv   clientv3.KV
 	auth clientv3.Auth
+
+	patience time.Duration // bounds one call
 }
 
 // SilentError is the error of [Dial] where the core did not respond, rather than refuse. It is one sentence.
@@ -56,10 +58,9 @@ type SilentError string
 // Error implements error.
 func (e SilentError) Error() string { return string(e) }
 
-// Dial connects. It waits for the core only if it must log in, and returns a [SilentError] if it waits in vain; the context is for finding
-// out why. The error is one sentence without
-// credentials.
-func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
+// Dial connects; each call on the connection may take as long as patience. It waits for the core only if it must log in, and returns a
+// [SilentError] if it waits in vain; the context is for finding out why. The error is one sentence without credentials.
+func Dial(ctx context.Context, urls []string, c Credentials, patience time.Duration) (*Client, error) {
 	config := clientv3.Config{
 		Endpoints: urls, DialTimeout: patience, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: patience,
 		Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
@@ -75,20 +76,20 @@ func Dial(ctx context.Context, urls []string, c Credentials) (*Client, error) {
 	where := strings.Join(urls, ",")
 	etcd, err := clientv3.New(config)
 	if err != nil {
-		message := (&Client{urls: where, tls: config.TLS}).explain(ctx, urls, fmt.Errorf("connecting to the core etcd %s: %w", where, err))
+		message := (&Client{urls: where, tls: config.TLS, patience: patience}).explain(ctx, urls, fmt.Errorf("connecting to the core etcd %s: %w", where, err))
 		if silent(err) {
 			return nil, SilentError(message)
 		}
 		return nil, errors.New(message)
 	}
 	out := Over(etcd)
-	out.tls = config.TLS
+	out.tls, out.patience = config.TLS, patience
 	return out, nil
 }
 
-// Over returns a Client that uses a connection of etcd's client.
+// Over returns a Client that uses a connection of etcd's client, for calls that may take [Patience] each.
 func Over(etcd *clientv3.Client) *Client {
-	return &Client{urls: strings.Join(etcd.Endpoints(), ","), etcd: etcd, kv: etcd.KV, auth: etcd.Auth}
+	return &Client{urls: strings.Join(etcd.Endpoints(), ","), etcd: etcd, kv: etcd.KV, auth: etcd.Auth, patience: Patience}
 }
 
 // Close ends the connection.
@@ -118,6 +119,6 @@ func x509Leaf(certPEM []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
-func limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, patience)
+func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.patience)
 }

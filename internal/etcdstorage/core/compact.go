@@ -16,7 +16,7 @@ import (
 
 // Revision returns the core's newest revision, and the ID of the cluster that answered, in hexadecimal.
 func (c *Client) Revision(ctx context.Context) (id string, revision int64, err error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, operator.OwnersPrefix, clientv3.WithCountOnly())
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Client) Revision(ctx context.Context) (id string, revision int64, err e
 // Compact drops the history before a revision (etcd's KV.Compact), if the etcd with this cluster ID answers; otherwise the error is an
 // [ErrConflict]. That somebody else has compacted at a later revision is not an error.
 func (c *Client) Compact(ctx context.Context, id string, revision int64) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	return c.compact(ctx, id, revision)
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func dial(t *testing.T) (*Client, *testkit.Etcd) {
 	t.Helper()
 	etcd := testkit.NewEtcd(t)
-	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint}, Credentials{})).Or(t)
+	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint}, Credentials{}, Patience)).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, etcd
 }
@@ -105,7 +105,7 @@ func TestWhichCoreAnswers(t *testing.T) {
 		t.Errorf("at another one: %v", err)
 	}
 	other := testkit.NewEtcdWith(t, "--listen-peer", "http://127.0.0.2:0") // the ID is made of the URLs of peers
-	both := must.Get(Dial(t.Context(), []string{etcd.Endpoint, other.Endpoint}, Credentials{})).Or(t)
+	both := must.Get(Dial(t.Context(), []string{etcd.Endpoint, other.Endpoint}, Credentials{}, Patience)).Or(t)
 	t.Cleanup(func() { _ = both.Close() })
 	testkit.Eventually(t, "answers of both", func() string {
 		problem := both.Observe(t.Context(), Question{Tenant: "a", Prefix: "/a/"}).Problem
@@ -121,7 +121,7 @@ func TestHealthOfACoreWithASilentMember(t *testing.T) {
 	t.Parallel()
 	_, etcd := dial(t)
 	gone := testkit.NewEtcdWith(t)
-	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint, gone.Endpoint}, Credentials{})).Or(t)
+	c := must.Get(Dial(t.Context(), []string{etcd.Endpoint, gone.Endpoint}, Credentials{}, 2*inVain)).Or(t)
 	t.Cleanup(func() { _ = c.Close() })
 	gone.Kill()
 	before := etcd.Revision(t)
@@ -181,13 +181,16 @@ func TestDeletionNeedsTheRecord(t *testing.T) {
 	c, _ := dial(t)
 	o := claimed(t, c, "a", "/a/")
 	must.Get(c.kv.Put(t.Context(), "/a/x", "x")).Or(t)
+	must.Get(c.kv.Put(t.Context(), operator.SystemPrefix("a")+"x", "x")).Or(t)
 	must.Do(t, c.Release(t.Context(), o))
-	for name, deed := range map[string]func(context.Context, operator.Owner) error{"DeleteKeys": c.DeleteKeys, "Release": c.Release, "Forget": c.Forget} {
+	for name, deed := range map[string]func(context.Context, operator.Owner) error{
+		"DeleteKeys": c.DeleteKeys, "DeleteRecords": c.DeleteRecords, "Release": c.Release, "Forget": c.Forget,
+	} {
 		if err := deed(t.Context(), o); !errors.Is(err, ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := see(t, c, "a", "/a/"); got.Keys != 1 || !got.Owners[0].Released {
+	if got := see(t, c, "a", "/a/"); got.Keys != 1 || got.Records != 1 || !got.Owners[0].Released {
 		t.Errorf("%+v", got)
 	}
 }

@@ -24,7 +24,7 @@ func (c *Client) refusedTLS(ctx context.Context, urls []string) string {
 	if c.tls == nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // the call that failed may have used it up
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience) // the call that failed may have used it up
 	defer cancel()
 	for _, text := range urls {
 		if err := handshake(ctx, c.tls, text); err != nil {

@@ -19,7 +19,7 @@ import (
 // Health asks each of the URLs for the status of its member, all at one time and once: as many calls as there are URLs. Nothing is written, and no majority
 // of the members is needed.
 func (c *Client) Health(ctx context.Context, now time.Time) operator.Health {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	out, urls := operator.Health{At: now}, c.etcd.Endpoints()
 	type answer struct {

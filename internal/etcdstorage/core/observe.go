@@ -60,7 +60,7 @@ func (c *Client) explain(ctx context.Context, urls []string, err error) string {
 			return why
 		}
 		return fmt.Sprintf("the core etcd %s does not respond within %s: check whether it runs, whether a network policy blocks it, and whether its certificate and the "+
-			"operator's are signed by a CA that the other side trusts", strings.Join(urls, ","), patience)
+			"operator's are signed by a CA that the other side trusts", strings.Join(urls, ","), c.patience)
 	}
 	return err.Error()
 }
@@ -108,7 +108,7 @@ func (c *Client) Owners(ctx context.Context) (owners []operator.Owner, id string
 
 // owners reads all records of tenants. One that cannot be read stands for a tenant about whom nothing is known but that it is there.
 func (c *Client) owners(ctx context.Context, out *operator.Core) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, operator.OwnersPrefix, clientv3.WithPrefix())
 	if err != nil {
@@ -146,7 +146,7 @@ func clusterID(header *etcdserverpb.ResponseHeader) string {
 
 // At returns [ErrConflict] unless the etcd that answers is the one with this cluster ID.
 func (c *Client) At(ctx context.Context, id string) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, operator.OwnersPrefix, clientv3.WithCountOnly())
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *Client) At(ctx context.Context, id string) error {
 
 // count counts the keys of a range.
 func (c *Client) count(ctx context.Context, out *operator.Core, from, to string) (int64, error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithCountOnly())
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Client) count(ctx context.Context, out *operator.Core, from, to string)
 }
 
 func (c *Client) users(ctx context.Context, q Question, prefix tenancy.Prefix, out *operator.Core) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	status, err := c.auth.AuthStatus(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *Client) leasesOf(ctx context.Context, number string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.etcd.Leases(ctx)
 	if err != nil {

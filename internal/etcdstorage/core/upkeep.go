@@ -52,7 +52,7 @@ func (c *Client) Disarm(ctx context.Context, id string, members []string) error 
 }
 
 func (c *Client) disarm(ctx context.Context, member uint64) error {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	_, err := c.etcd.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE})
 	return err

@@ -57,7 +57,7 @@ func (c *Client) Measure(ctx context.Context, now clock.Clock, o operator.Owner)
 }
 
 func (c *Client) scan(ctx context.Context, from, to string, limit int64) (keys, bytes int64, last string, more bool, err error) {
-	ctx, cancel := limited(ctx)
+	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	answer, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(limit), clientv3.WithSerializable())
 	if err != nil {

@@ -4,7 +4,6 @@
 package proxy_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -17,28 +16,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// TestCompactionAsEtcd makes the same calls to an etcd of its own and to a tenant, and compares codes and texts.
-func TestCompactionAsEtcd(t *testing.T) {
-	t.Parallel()
-	core, other := testkit.NewEtcd(t), testkit.NewEtcd(t)
-	before := core.Revision(t) // etcds are lent: an earlier test may have compacted what lies before
-	p := start(t, configure(t, core.Endpoint))
-	inMemory := configure(t, core.Endpoint)
-	inMemory.SystemPrefix = ""
-	m := start(t, inMemory)
-	for name, c := range map[string]*clientv3.Client{"with a record": p.Client, "in memory": m.Client} {
-		for i, call := range compactionCalls() {
-			want, got := call(t.Context(), other.Client, base(t, other.Client)), call(t.Context(), c, base(t, c))
-			if status.Code(want) != status.Code(got) || status.Convert(want).Message() != status.Convert(got).Message() {
-				t.Errorf("%s, call %d: etcd answers %v, the proxy %v", name, i, want, got)
-			}
-		}
-	}
-	if _, err := core.Client.Get(t.Context(), "/a/k", clientv3.WithRev(before)); err != nil {
-		t.Errorf("the core itself was compacted: %v", err)
-	}
-}
-
 // base is the store's revision after two writes.
 func base(tb testing.TB, c *clientv3.Client) int64 {
 	tb.Helper()
@@ -47,49 +24,6 @@ func base(tb testing.TB, c *clientv3.Client) int64 {
 	}
 	got := must.Get(c.Get(tb.Context(), "k")).Or(tb)
 	return got.Header.Revision
-}
-
-// compactionCalls is a history around compactions; each call is given the revision of its store.
-func compactionCalls() []func(ctx context.Context, c *clientv3.Client, now int64) error {
-	get := func(ctx context.Context, c *clientv3.Client, revision int64) error {
-		_, err := c.Get(ctx, "k", clientv3.WithRev(revision))
-		return err
-	}
-	compact := func(ctx context.Context, c *clientv3.Client, revision int64) error {
-		_, err := c.Compact(ctx, revision)
-		return err
-	}
-	return []func(ctx context.Context, c *clientv3.Client, now int64) error{
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return get(ctx, c, now-1) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return compact(ctx, c, now-1) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error {
-			if err := compact(ctx, c, now); err != nil {
-				return err
-			}
-			return get(ctx, c, now)
-		},
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return get(ctx, c, now-5) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return compact(ctx, c, now-8) },
-		func(ctx context.Context, c *clientv3.Client, _ int64) error { return compact(ctx, c, 0) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return compact(ctx, c, now+100) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error { return get(ctx, c, now+100) },
-		func(ctx context.Context, c *clientv3.Client, now int64) error {
-			_, err := c.Txn(ctx).Then(clientv3.OpPut("x", ""), clientv3.OpGet("k", clientv3.WithRev(now-9))).Commit()
-			return err
-		},
-		func(ctx context.Context, c *clientv3.Client, now int64) error {
-			_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.Version("k"), "=", 0)).Then(clientv3.OpGet("k", clientv3.WithRev(now-11))).Commit()
-			return err // the branch does not run
-		},
-		func(ctx context.Context, c *clientv3.Client, now int64) error {
-			stream, err := c.GetStream(ctx, "k", clientv3.WithRev(now-13))
-			if err != nil {
-				return err
-			}
-			_, err = clientv3.GetStreamToGetResponse(stream)
-			return err
-		},
-	}
 }
 
 // TestCompactionIsShared shows that replicas follow each other's compactions, that a restart forgets none, and that another tenant is not concerned.

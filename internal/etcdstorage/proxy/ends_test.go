@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,16 +32,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
-
-// bytesCodec passes messages on as they are.
-type bytesCodec struct{ encoding.Codec }
-
-func (bytesCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil } //nolint:forcetypeassert // of what it is given
-func (bytesCodec) Unmarshal(data []byte, v any) error {
-	*v.(*[]byte) = slices.Clone(data) //nolint:forcetypeassert // as above
-	return nil
-}
-func (bytesCodec) Name() string { return "proto" }
 
 // heldCore passes calls on to an etcd. Those of one method it holds until it may work on them, and it does not notice when
 // their callers are gone, as etcd within an apply.
@@ -53,7 +42,7 @@ type heldCore struct {
 
 	mu      sync.Mutex
 	method  string // that is held
-	refuse  bool   // in place of passing on
+	refuse  error  // in place of passing on
 	release chan struct{}
 
 	begun, working, most atomic.Int64 // calls that are held, since hold was called
@@ -63,8 +52,8 @@ func newHeldCore(t *testing.T, etcd string) *heldCore {
 	t.Helper()
 	h := &heldCore{}
 	h.etcd = must.Get(grpc.NewClient("passthrough:///"+strings.TrimPrefix(etcd, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)))).Or(t)
-	h.server = grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(h.handle))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(testkit.Bytes{}), grpc.MaxCallRecvMsgSize(1<<30)))).Or(t)
+	h.server = grpc.NewServer(grpc.ForceServerCodecV2(testkit.Bytes{}), grpc.UnknownServiceHandler(h.handle))
 	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
 	h.Endpoint = l.Addr().String()
 	go func() { _ = h.server.Serve(l) }()
@@ -76,12 +65,20 @@ func newHeldCore(t *testing.T, etcd string) *heldCore {
 	return h
 }
 
-// hold holds the calls of a method until what it returns is called.
+// hold holds the calls of a method until what it returns is called. Then they are passed on or refused.
 func (h *heldCore) hold(method string, refuse bool) (release func()) {
+	if refuse {
+		return h.refuses(method, status.Error(codes.FailedPrecondition, "held core: refused"))
+	}
+	return h.refuses(method, nil)
+}
+
+// refuses holds the calls of a method, to refuse them with this error when what it returns is called; nil passes them on then.
+func (h *heldCore) refuses(method string, with error) (release func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := make(chan struct{})
-	h.method, h.refuse, h.release = method, refuse, held
+	h.method, h.refuse, h.release = method, with, held
 	h.begun.Store(0)
 	h.most.Store(0)
 	return sync.OnceFunc(func() { close(held) })
@@ -108,8 +105,8 @@ func (h *heldCore) handle(_ any, caller grpc.ServerStream) error {
 	}
 	defer h.working.Add(-1)
 	<-release
-	if refuse {
-		return status.Error(codes.FailedPrecondition, "held core: refused")
+	if refuse != nil {
+		return refuse
 	}
 	return h.pass(context.WithoutCancel(caller.Context()), method, caller, &request)
 }
@@ -161,6 +158,8 @@ type kind struct {
 	work quota.Work
 	// streams is set for those that go on after their first response.
 	streams bool
+	// answers bounds the bytes of responses; 0 is the usual bound.
+	answers int64
 }
 
 const (
@@ -190,15 +189,30 @@ func endKinds() map[string]kind {
 	txn := &etcdserverpb.TxnRequest{Success: []*etcdserverpb.RequestOp{
 		{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: put}}, {Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: count}},
 	}}
+	future := &etcdserverpb.RangeRequest{Key: []byte("k"), Revision: 1 << 40}
+	compare := &etcdserverpb.TxnRequest{
+		Compare: []*etcdserverpb.Compare{{
+			Result: etcdserverpb.Compare_GREATER, Target: etcdserverpb.Compare_CREATE, Key: page.Key, RangeEnd: page.RangeEnd,
+			TargetUnion: &etcdserverpb.Compare_CreateRevision{},
+		}},
+		Success: []*etcdserverpb.RequestOp{
+			{Request: &etcdserverpb.RequestOp_RequestRange{RequestRange: future}}, {Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: &etcdserverpb.PutRequest{Key: []byte("k")}}},
+		},
+	}
 	return map[string]kind{
-		"get":    {method: etcdserverpb.KV_Range_FullMethodName, request: of(&etcdserverpb.RangeRequest{Key: []byte("keys/0000001")}), seats: endSeats, work: quota.Work{Calls: 1}},
-		"list":   {method: etcdserverpb.KV_Range_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: all},
-		"page":   {method: etcdserverpb.KV_Range_FullMethodName, request: of(page), seats: lists, work: all},
-		"count":  {method: etcdserverpb.KV_Range_FullMethodName, request: of(count), seats: endSeats, work: quota.Work{Calls: 1, Keys: endKeys}},
-		"filter": {method: etcdserverpb.KV_Range_FullMethodName, request: of(filtered), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Values: endKeys, Scanned: endKeys * endValue}},
-		"stream": {method: etcdserverpb.KV_RangeStream_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Read: streamed}, streams: true},
-		"put":    {method: etcdserverpb.KV_Put_FullMethodName, request: of(put), seats: endSeats, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
-		"txn":    {method: etcdserverpb.KV_Txn_FullMethodName, request: of(txn), seats: lists, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10, Keys: endKeys}},
+		"get":       {method: etcdserverpb.KV_Range_FullMethodName, request: of(&etcdserverpb.RangeRequest{Key: []byte("keys/0000001")}), seats: endSeats, work: quota.Work{Calls: 1}},
+		"list":      {method: etcdserverpb.KV_Range_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: all},
+		"page":      {method: etcdserverpb.KV_Range_FullMethodName, request: of(page), seats: lists, work: all},
+		"count":     {method: etcdserverpb.KV_Range_FullMethodName, request: of(count), seats: endSeats, work: quota.Work{Calls: 1, Keys: endKeys}},
+		"too large": {method: etcdserverpb.KV_Range_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: all, answers: endKeys * endValue / 2},
+		"filter":    {method: etcdserverpb.KV_Range_FullMethodName, request: of(filtered), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Values: endKeys, Scanned: endKeys * endValue}},
+		"stream":    {method: etcdserverpb.KV_RangeStream_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Read: streamed}, streams: true},
+		"put":       {method: etcdserverpb.KV_Put_FullMethodName, request: of(put), seats: endSeats, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
+		"put to a lost lease": {method: etcdserverpb.KV_Put_FullMethodName, request: of(&etcdserverpb.PutRequest{Key: []byte("put"), Value: []byte(large), Lease: 77}), seats: endSeats,
+			work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
+		"compare of large values, and a future revision": {method: etcdserverpb.KV_Txn_FullMethodName, request: of(compare), seats: lists,
+			work: quota.Work{Calls: 1, Logged: 1, Keys: endKeys, Values: endKeys, Scanned: endKeys * endValue}},
+		"txn": {method: etcdserverpb.KV_Txn_FullMethodName, request: of(txn), seats: lists, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10, Keys: endKeys}},
 		"delete": {method: etcdserverpb.KV_DeleteRange_FullMethodName, request: func(n int64) proto.Message {
 			r := rangeOf(fmt.Sprintf("gone/%d/", n))
 			return &etcdserverpb.DeleteRangeRequest{Key: r.Key, RangeEnd: r.RangeEnd}
@@ -225,7 +239,7 @@ const (
 
 // once makes a call and returns at its end, or after its first response.
 func (k kind) once(ctx context.Context, conn *grpc.ClientConn, n int64, first bool) error {
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, k.method, grpc.MaxCallRecvMsgSize(1<<30), grpc.ForceCodec(bytesCodec{}))
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, k.method, grpc.MaxCallRecvMsgSize(1<<30), grpc.ForceCodecV2(testkit.Bytes{}))
 	if err != nil {
 		return err
 	}
@@ -427,7 +441,7 @@ func (w *endScene) open(t *testing.T, etcd *testkit.Etcd) {
 	w.core = newHeldCore(t, etcd.Endpoint)
 	cfg := configure(t, w.core.Endpoint)
 	cfg.TenantName = w.tenant
-	cfg.UnitsPerSecond, cfg.InFlight, cfg.Quota = 1e6, endSeats, quota.Limits{Keys: 1 << 30}
+	cfg.UnitsPerSecond, cfg.InFlight, cfg.Quota, cfg.AnswerBytes = 1e6, endSeats, quota.Limits{Keys: 1 << 30}, w.answers
 	w.p = start(t, cfg)
 	w.conn = raw(t, w.p.Endpoint)
 	must.Do(t, w.p.Ready(t.Context()))
@@ -446,8 +460,8 @@ func (w *endScene) judge(t *testing.T, name string, before float64) {
 		return ""
 	})
 	// A connection to the core that was lost has no seats, since it is not known whether anything is left of the core. And
-	// it takes a moment until the core notices that a stream has ended at a chunk.
-	if most := w.core.most.Load(); most > w.seats && !strings.Contains(name, "gone") && !w.first {
+	// it takes a moment until the core notices that a stream has ended at a chunk, or that a response was too large.
+	if most := w.core.most.Load(); most > w.seats && !strings.Contains(name, "gone") && !w.first && w.answers == 0 {
 		t.Errorf("%s: %d calls were with the core at one time, want at most %d", name, most, w.seats)
 	}
 	work := w.work
@@ -467,6 +481,19 @@ func (w *endScene) judge(t *testing.T, name string, before float64) {
 		}
 		return ""
 	})
+}
+
+// handled is how many calls the core has received, by their method.
+func handled(t *testing.T, core string) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for series, n := range testkit.Scrape(t, core, nil) {
+		if rest, ours := strings.CutPrefix(series, `grpc_server_started_total{grpc_method="`); ours {
+			method, _, _ := strings.Cut(rest, `"`)
+			out[method] += n
+		}
+	}
+	return out
 }
 
 // units are those that the tenant has paid.

@@ -4,21 +4,18 @@
 package proxy_test
 
 import (
-	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
 // patience is how long a call of a test may take; on the busiest machine it takes less.
@@ -68,35 +65,8 @@ func start(tb testing.TB, cfg proxy.Config) *served {
 	if cfg.Registry == nil {
 		cfg.Registry = s.Registry
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p, err := proxy.New(ctx, cfg)
-	if err != nil {
-		cancel()
-		tb.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		cancel()
-		tb.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- p.Serve(l) }()
-	s.Proxy, s.Endpoint = p, l.Addr().String()
-	stopped := false
-	s.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		end, done := context.WithTimeout(context.Background(), 5*time.Second)
-		defer done()
-		p.Shutdown(end)
-		cancel()
-		if err := <-ended; err != nil {
-			tb.Error(err)
-		}
-	}
-	tb.Cleanup(s.stop)
+	started := tenantproxy.Start(tb, cfg)
+	s.Proxy, s.Endpoint, s.stop = started.Proxy, started.Address, started.Stop
 	s.Client = client(tb, s.Endpoint)
 	return s
 }
@@ -104,17 +74,11 @@ func start(tb testing.TB, cfg proxy.Config) *served {
 // client is an etcd client of an endpoint.
 func client(tb testing.TB, endpoint string) *clientv3.Client {
 	tb.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	must.Do(tb, err)
-	tb.Cleanup(func() { _ = c.Close() })
-	return c
+	return tenantproxy.Dial(tb, endpoint)
 }
 
 // raw is a bare gRPC connection, without an etcd client's retries.
 func raw(tb testing.TB, endpoint string) *grpc.ClientConn {
 	tb.Helper()
-	c, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must.Do(tb, err)
-	tb.Cleanup(func() { _ = c.Close() })
-	return c
+	return tenantproxy.Connections(tb, endpoint, 1)[0]
 }

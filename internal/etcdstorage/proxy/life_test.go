@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -27,70 +26,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
-
-func TestCoreLostAndBack(t *testing.T) {
-	t.Parallel()
-	core := testkit.NewEtcd(t)
-	p := start(t, configure(t, core.Endpoint))
-	kv := etcdserverpb.NewKVClient(raw(t, p.Endpoint))
-	get := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		_, err := kv.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("k")})
-		return err
-	}
-	must.Do(t, errors.Join(get(), p.Ready(t.Context())))
-	core.Kill()
-	for range 10 {
-		err := get()
-		text := status.Convert(err).Message()
-		if status.Code(err) != codes.Unavailable || !strings.HasPrefix(text, "etcd-storage-proxy: the ") || strings.Contains(text, "127.0.0.1") {
-			t.Errorf("without the core: %v", err)
-		}
-	}
-	if err := p.Ready(t.Context()); err == nil {
-		t.Error("it is ready without the core")
-	}
-	core.Restart(t)
-	testkit.Eventually(t, "the core is back", func() string {
-		if err := errors.Join(get(), p.Ready(t.Context())); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-}
-
-// TestShutdown shows that streams end with Unavailable, that calls under way end well, and that nothing hangs.
-func TestShutdown(t *testing.T) {
-	t.Parallel()
-	core := testkit.NewEtcd(t)
-	p := start(t, configure(t, core.Endpoint))
-	w, err := etcdserverpb.NewWatchClient(raw(t, p.Endpoint)).Watch(t.Context())
-	must.Do(t, err)
-	must.Do(t, w.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
-		CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("k")},
-	}}))
-	must.Get(w.Recv()).Or(t)
-	ended := make(chan struct{})
-	go func() {
-		p.stop()
-		close(ended)
-	}()
-	for err == nil {
-		_, err = w.Recv()
-	}
-	if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "etcd-storage-proxy: shutting down" {
-		t.Errorf("the watch ended with %v", err)
-	}
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatal("the shutdown does not end")
-	}
-	if err := p.Ready(t.Context()); err == nil {
-		t.Error("it is ready after its shutdown")
-	}
-}
 
 // TestAuthorize shows that a verified certificate that is not the tenant's gets the reason with each RPC, and is judged once.
 func TestAuthorize(t *testing.T) {
@@ -135,48 +70,6 @@ func TestAuthorize(t *testing.T) {
 	}
 	if len(judged) < 2 || len(judged) > 4 { // a connection that was refused is closed: each further call may make another
 		t.Errorf("%d connections were judged, want one of ours, and no more of theirs than calls", len(judged))
-	}
-}
-
-// TestLogin shows that the proxy logs in to a core with authentication, as a user who sees nothing but the tenant's keys, and again when its token ends.
-func TestLogin(t *testing.T) {
-	t.Parallel()
-	ca := testkit.NewAuthority(t, "core")
-	pair := ca.Issue(t, testkit.Leaf{})
-	files := testkit.NewTLSFolder(t, pair, testkit.Bundle(ca))
-	config := ca.Issue(t, testkit.Leaf{}).Client(t, ca)
-	core := testkit.NewTLSEtcd(t, files, config)
-	root := core.EnableAuth(t, clientv3.Config{TLS: config}, "secret", testkit.Grant{
-		User: "tenant-a", Password: "pass", Prefixes: []string{"/a/", "/.etcd.mooring.dev/tenants/a/"},
-	})
-	cfg := configure(t, core.Endpoint)
-	cfg.Upstream.TLS = config
-	cfg.Upstream.Username = "tenant-a"
-	password := "wrong"
-	cfg.Upstream.Password = func() (string, error) { return password, nil }
-	p := start(t, cfg)
-	kv := etcdserverpb.NewKVClient(raw(t, p.Endpoint))
-	_, err := kv.Put(t.Context(), &etcdserverpb.PutRequest{Key: []byte("k")})
-	if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "etcd-storage-proxy: the core etcd refused the proxy's user name or password" {
-		t.Errorf("with a wrong password: %v", err)
-	}
-	password = "pass"
-	put := func() error {
-		_, err := kv.Put(t.Context(), &etcdserverpb.PutRequest{Key: []byte("k")})
-		return err
-	}
-	must.Do(t, put())
-	// A change of the password ends the tokens.
-	must.Get(root.UserChangePassword(t.Context(), "tenant-a", "next")).Or(t)
-	password = "next"
-	testkit.Eventually(t, "the next login", func() string {
-		if err := put(); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	if _, err := p.Client.Compact(t.Context(), 1); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -338,35 +338,3 @@ func TestRate(t *testing.T) {
 		t.Error("300 at once, and none was refused at 100 a second")
 	}
 }
-
-// With few seats all requests are answered, and those that gave up while they waited give no seat away twice.
-func TestSeats(t *testing.T) {
-	t.Parallel()
-	core := testkit.NewEtcd(t)
-	cfg := configure(t, core.Endpoint)
-	cfg.InFlight = 2
-	c := start(t, cfg).Client
-	var answered atomic.Int64
-	var work sync.WaitGroup
-	for n := range 64 {
-		work.Go(func() {
-			for i := range 50 {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				if i%3 == 0 {
-					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(n*i)*time.Microsecond)
-				}
-				_, err := c.Put(ctx, fmt.Sprint(n), fmt.Sprint(i))
-				if err == nil {
-					answered.Add(1)
-				} else if ctx.Err() == nil {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	work.Wait()
-	if answered.Load() < 64*33 {
-		t.Errorf("%d were answered, want all that did not give up: %d", answered.Load(), 64*33)
-	}
-}

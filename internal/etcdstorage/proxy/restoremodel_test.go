@@ -15,17 +15,22 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // TestRestoredCoreModel restores the core beneath two replicas that writers, readers and reflectors use all the time, in four ways, and overtaken by
-// another tenant at once or not. A model judges all that they see; see the methods of model.
+// another tenant at once or not. A model judges all that they see; see the methods of model. A restore that lost a
+// compaction is noticed, streams from before end, and afterwards the tenant can store as much as its quota allows.
 func TestRestoredCoreModel(t *testing.T) {
 	t.Parallel()
 	for name, flags := range restores() {
@@ -43,7 +48,9 @@ func restoreUnderLoad(t *testing.T, flags []string, overtaken bool) {
 	t.Helper()
 	const each, events = 60, 5 // writes of a phase, and events for each reflector
 	core := testkit.NewEtcdWith(t)
-	replicas := []*served{start(t, configure(t, core.Endpoint)), start(t, configure(t, core.Endpoint))}
+	cfg := configure(t, core.Endpoint)
+	cfg.Quota = quota.Limits{Keys: 20}
+	replicas := []*served{start(t, cfg), start(t, cfg)}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	m := newModel(t)
@@ -79,6 +86,7 @@ func restoreUnderLoad(t *testing.T, flags []string, overtaken bool) {
 	if overtaken { // it is noticed by what the record has lost
 		m.compact(ctx, replicas[0].Client)
 	}
+	before := must.Get(etcdserverpb.NewLeaseClient(raw(t, replicas[0].Endpoint)).LeaseKeepAlive(ctx)).Or(t)
 	core.Restore(t, backup, flags...)
 	if overtaken {
 		for range 20 * each {
@@ -91,6 +99,17 @@ func restoreUnderLoad(t *testing.T, flags []string, overtaken bool) {
 	stop()
 	m.writing.Unlock()
 	actors.Wait()
+	m.fill(ctx, replicas[0].Client, cfg.Quota.Keys)
+	if _, err := before.Recv(); status.Code(err) != codes.Unavailable {
+		t.Error("a stream from before ended with", err)
+	}
+	noticed := 0.0
+	for _, r := range replicas {
+		noticed += metric(t, r.Registry, "mooring_etcdstorage_proxy_core_went_back_total")
+	}
+	if overtaken && noticed < 1 || noticed > 2 {
+		t.Errorf("noticed %v times by two replicas", noticed)
+	}
 	t.Logf("%d writes, %d lists, %d revisions read again, %d compacted; %d of %d comparisons held",
 		m.writes.Load(), m.lists.Load(), m.again.Load(), m.compacted.Load(), m.held.Load(), m.compared.Load())
 	if m.again.Load() == 0 || m.compacted.Load() == 0 || m.held.Load() == 0 {
@@ -381,4 +400,22 @@ func (m *model) settle(ctx context.Context, replicas []*served) {
 			m.t.Errorf("a reflector has\n%s, and the list is\n%s", got, kvsText(list.Kvs))
 		}
 	}
+}
+
+// fill stores keys until the quota refuses more, which is when there are as many as it allows.
+func (m *model) fill(ctx context.Context, c *clientv3.Client, most int64) {
+	m.t.Helper()
+	more := 0
+	testkit.Eventually(m.t, "the quota to be reached", func() string {
+		more++
+		_, err := c.Put(ctx, fmt.Sprint("more-", more), "x")
+		stored := must.Get(c.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithCountOnly())).Or(m.t).Count
+		if stored > most {
+			m.t.Fatalf("%d keys are stored, want at most %d", stored, most)
+		}
+		if !errors.Is(err, rpctypes.ErrNoSpace) || stored < most {
+			return fmt.Sprint(stored, " keys, ", err)
+		}
+		return ""
+	})
 }

@@ -154,20 +154,3 @@ func knock(ctx context.Context, address string, config *tls.Config) error {
 	}
 	return nil
 }
-
-// The common names of the old controller's certificates are admitted by flag.
-func TestAllowedIdentity(t *testing.T) {
-	t.Parallel()
-	etcd := testkit.NewEtcd(t)
-	ca := testkit.NewAuthority(t, "ca")
-	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{}), ca.PEM)
-	p := start(t, slices.Concat(plainCore(etcd), serveTLS(folder), []string{"--tenant=team-a", "--allowed-identity=cn:client-ns-etcd", "--allowed-identity=dns:api.example.com"})...)
-	for _, leaf := range []testkit.Leaf{{CommonName: "client-ns-etcd"}, {DNSNames: []string{"api.example.com"}}} {
-		if _, err := read(t.Context(), dial(t, p.address, ca.Issue(t, leaf).Client(t, ca)), "k"); err != nil {
-			t.Errorf("%v: %v", leaf, err)
-		}
-	}
-	if _, err := read(t.Context(), dial(t, p.address, ca.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)), "k"); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("the tenant's name, which is not on the list: %v", err)
-	}
-}

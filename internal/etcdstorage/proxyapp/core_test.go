@@ -6,6 +6,7 @@ package proxyapp
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -43,17 +44,18 @@ func TestCoreThatCannotBeReached(t *testing.T) {
 	tests := map[string]struct {
 		endpoint string
 		want     string
+		reason   string // by which its handshakes are counted
 	}{
-		"nobody there": {"https://127.0.0.1:1", `core 127.0.0.1:1 cannot be connected to (connect: connection refused): check --core-endpoints, the network and whether etcd runs there`},
-		"no such name": {"https://nobody.invalid:1", `check --core-endpoints, the network and whether etcd runs there`},
-		"another CA":   {imitation(t, serving(foreign.Issue(t, testkit.Leaf{}))), `the connection to core ADDRESS fails, its certificate is not signed by an authority in --core-ca-file: check the file`},
-		"another name": {imitation(t, serving(ca.Issue(t, testkit.Leaf{DNSNames: []string{"core"}, IP: []net.IP{net.IPv4(10, 0, 0, 1)}}))), `core ADDRESS has an unexpected identity (certificate is valid for 10.0.0.1, not 127.0.0.1): use a name that its certificate has in --core-endpoints`},
-		"expired":      {imitation(t, serving(ca.Issue(t, testkit.Leaf{NotBefore: -2 * time.Hour, NotAfter: -time.Hour}))), `the connection to core ADDRESS fails, its certificate has expired or is not valid yet: renew it`},
-		"a client's":   {imitation(t, serving(ca.Issue(t, testkit.Leaf{Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))), `the connection to core ADDRESS fails, its certificate is not for servers: issue one with serverAuth`},
-		"TLS 1.2":      {imitation(t, old), `the connection to core ADDRESS fails, it does not speak TLS 1.3: do not limit its TLS versions`},
-		"no TLS":       {imitation(t, nil), `the connection to core ADDRESS fails, it does not speak TLS: check the port, and whether etcd serves https there`},
-		"refuses us":   {imitation(t, demanding), `the connection to core ADDRESS fails, it refuses the proxy's client certificate (`},
-		"says nothing": {imitation(t, fine), `the core does not respond to a linearizable read in /team-a/: `},
+		"nobody there": {"https://127.0.0.1:1", `core 127.0.0.1:1 cannot be connected to (connect: connection refused): check --core-endpoints, the network and whether etcd runs there`, ""},
+		"no such name": {"https://nobody.invalid:1", `check --core-endpoints, the network and whether etcd runs there`, ""},
+		"another CA":   {imitation(t, serving(foreign.Issue(t, testkit.Leaf{}))), `the connection to core ADDRESS fails, its certificate is not signed by an authority in --core-ca-file: check the file`, reasonUntrusted},
+		"another name": {imitation(t, serving(ca.Issue(t, testkit.Leaf{DNSNames: []string{"core"}, IP: []net.IP{net.IPv4(10, 0, 0, 1)}}))), `core ADDRESS has an unexpected identity (certificate is valid for 10.0.0.1, not 127.0.0.1): use a name that its certificate has in --core-endpoints`, reasonOther},
+		"expired":      {imitation(t, serving(ca.Issue(t, testkit.Leaf{NotBefore: -2 * time.Hour, NotAfter: -time.Hour}))), `the connection to core ADDRESS fails, its certificate has expired or is not valid yet: renew it`, reasonExpired},
+		"a client's":   {imitation(t, serving(ca.Issue(t, testkit.Leaf{Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))), `the connection to core ADDRESS fails, its certificate is not for servers: issue one with serverAuth`, reasonUsage},
+		"TLS 1.2":      {imitation(t, old), `the connection to core ADDRESS fails, it does not speak TLS 1.3: do not limit its TLS versions`, reasonVersion},
+		"no TLS":       {imitation(t, nil), `the connection to core ADDRESS fails, it does not speak TLS: check the port, and whether etcd serves https there`, reasonNotTLS},
+		"refuses us":   {imitation(t, demanding), `the connection to core ADDRESS fails, it refuses the proxy's client certificate (`, reasonRefusedByPeer},
+		"says nothing": {imitation(t, fine), `the core does not respond to a linearizable read in /team-a/: `, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +73,9 @@ func TestCoreThatCannotBeReached(t *testing.T) {
 			}
 			if code, _ := p.get(t, "/healthz"); code != http.StatusOK {
 				t.Errorf("/healthz: %d; restarting the proxy would not help the core", code)
+			}
+			if reason := tt.reason; reason != "" && p.metric(t, fmt.Sprintf(`mooring_etcdstorage_proxy_core_handshakes_failed_total{reason=%q,tenant="team-a"}`, reason)) == 0 {
+				t.Errorf("no handshake that failed for %s is counted", reason)
 			}
 			if p.logged("Not ready") == nil || p.metric(t, `mooring_etcdstorage_proxy_ready{tenant="team-a"}`) != 0 {
 				t.Errorf("it is silent: %s", p.Output())
@@ -104,32 +109,6 @@ func imitation(t *testing.T, config *tls.Config) string {
 		}
 	}()
 	return "https://" + listener.Addr().String()
-}
-
-// A core that goes and comes back: not ready and ready again, without anybody's help.
-func TestCoreComesBack(t *testing.T) {
-	t.Parallel()
-	ca := testkit.NewAuthority(t, "ca")
-	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{CommonName: "team-a"}), ca.PEM)
-	client := ca.Issue(t, testkit.Leaf{CommonName: "team-a"}).Client(t, ca)
-	etcd := testkit.NewTLSEtcd(t, folder, client)
-	p := start(t, slices.Concat(coreTLS(folder, etcd.Endpoint), serveTLS(folder), []string{"--tenant=team-a"})...)
-	p.awaitReady(t, "")
-	conn := dial(t, p.address, client)
-	must.Do(t, write(t.Context(), conn, "k", "v"))
-	etcd.Kill()
-	p.awaitReady(t, "cannot be connected to (connect: connection refused)")
-	if _, err := read(t.Context(), conn, "k"); status.Code(err) != codes.Unavailable {
-		t.Errorf("without the core: %v", err)
-	}
-	etcd.Restart(t)
-	p.awaitReady(t, "")
-	if got, err := read(t.Context(), conn, "k"); err != nil || len(got.Kvs) != 1 {
-		t.Errorf("with the core again: %v, %v", got, err)
-	}
-	if p.metric(t, `mooring_etcdstorage_proxy_ready{tenant="team-a"}`) != 1 {
-		t.Error("the metric does not say ready")
-	}
 }
 
 // With authentication on in the core, the proxy is a user that may do no more than its tenant: by certificate or by password, over restarts of
@@ -171,6 +150,9 @@ func TestCoreWithAuthentication(t *testing.T) {
 				t.Errorf("%s, proxy %d: %v", when, i, err)
 			}
 			compacts(t, when, etcdserverpb.NewKVClient(conn))
+			if p.metric(t, `mooring_etcdstorage_proxy_ready{tenant="team-a"}`) != 1 {
+				t.Errorf("%s, proxy %d: the metric does not say ready", when, i)
+			}
 		}
 	}
 	works("at first")

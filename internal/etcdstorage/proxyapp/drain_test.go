@@ -49,7 +49,7 @@ func TestDrain(t *testing.T) {
 	}
 	told := func(what string, err error) {
 		t.Helper()
-		if status.Code(err) != codes.Unavailable {
+		if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "etcd-storage-proxy: shutting down" {
 			t.Errorf("%s: ended with %v, want Unavailable", what, err)
 		}
 	}

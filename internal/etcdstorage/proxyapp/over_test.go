@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
 // hand is a clock that is set by hand.
@@ -58,19 +59,7 @@ func startInsideWith(t *testing.T, clock *hand, change func(*proxy.Config), args
 	config := p.proxyConfig()
 	config.Look, config.Upstream.Look = 5*time.Millisecond, 5*time.Millisecond
 	change(&config)
-	server := must.Get(proxy.New(context.Background(), config)).Or(t)
-	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")).Or(t)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		server.Shutdown(ctx)
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return &inside{p, listener.Addr().String()}
+	return &inside{p, tenantproxy.Serve(t, config)}
 }
 
 // count is the value of a counter of the program's with one more label, "" for none.

@@ -176,60 +176,6 @@ func TestCoreConnectionsAreMadeAnew(t *testing.T) {
 	t.Logf("%d events and %d keepalives over %v connections made again", written.Load(), beats.Load(), renewed)
 }
 
-// TestNewCoreFilesThatTheCoreRefuses: what works is not given up for what does not. The proxy goes on with the connections that it has, even
-// beyond the end of their certificate, counts the refusals, and moves as soon as there are files that the core takes.
-func TestNewCoreFilesThatTheCoreRefuses(t *testing.T) {
-	t.Parallel()
-	ca, clock := testkit.NewAuthorityFor(t, "ca", -time.Hour, 100*time.Hour), newHand()
-	leaf := func(end time.Duration) testkit.Leaf { return testkit.Leaf{NotBefore: -time.Hour, NotAfter: end} }
-	own := testkit.NewTLSFolder(t, ca.Issue(t, leaf(90*time.Hour)), ca.PEM)
-	named := leaf(90 * time.Hour)
-	named.CommonName = "team-a"
-	client := ca.Issue(t, named).Client(t, ca)
-	etcd := testkit.NewTLSEtcd(t, own, client)
-	folder := testkit.NewTLSFolder(t, ca.Issue(t, leaf(time.Hour)), ca.PEM)
-	conns := &lines{open: map[*line]struct{}{}}
-	p := startInsideWith(t, clock, conns.tap, slices.Concat(coreTLS(folder, etcd.Endpoint), serveTLS(own), []string{"--tenant=team-a"})...)
-	conn := dial(t, p.address, timed(client, clock))
-	watch := openWatch(t, etcdserverpb.NewWatchClient(conn), "k")
-	works := func(when, value string) {
-		t.Helper()
-		if err := write(t.Context(), conn, "k", value); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
-		if got, err := watch.values(); err != nil || !slices.Equal(got, []string{value}) {
-			t.Errorf("%s: the watch got %v, %v", when, got, err)
-		}
-	}
-	take := func() {
-		t.Helper()
-		if changed, err := p.coreFiles.Reload(); err != nil || !changed {
-			t.Fatal(changed, err)
-		}
-	}
-	works("at first", "1")
-	folder.PutPair(t, testkit.NewAuthorityFor(t, "foreign", -time.Hour, 100*time.Hour).Issue(t, leaf(90*time.Hour)))
-	take()
-	const failed = "mooring_etcdstorage_proxy_core_handshakes_failed_total"
-	testkit.Eventually(t, "several attempts", func() string {
-		if got := p.count(t, failed, reasonRefusedByPeer); got < 3 {
-			return fmt.Sprint(got)
-		}
-		return ""
-	})
-	works("refused", "2")
-	clock.step(2 * time.Hour)
-	works("refused, and the old one has ended", "3")
-	if got := p.count(t, renewedSeries, ""); got != 0 {
-		t.Errorf("%v connections were made again", got)
-	}
-	before := conns.now()
-	folder.PutPair(t, ca.Issue(t, leaf(90*time.Hour)))
-	take()
-	conns.gone(t, "good again", before)
-	works("good again", "4")
-}
-
 // TestWhatIsLeftOfACoreConnection pins what a connection knows of its end.
 func TestWhatIsLeftOfACoreConnection(t *testing.T) {
 	t.Parallel()

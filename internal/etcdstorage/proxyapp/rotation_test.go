@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sync/errgroup"
 
@@ -61,7 +60,7 @@ func (h *holder) put(config *tls.Config) {
 
 // Again and again everything is replaced: the CA on the clients' side and the one on the core's side, with every certificate of both, in the
 // order in which an operator must do it: trust the new CA alongside the old one, then change the certificates, then drop the old CA. Meanwhile
-// clients connect again all the time, and not one may fail; and streams that were opened before the first rotation are alive after the last, with
+// clients connect again all the time, and the proxy to the core at each rotation, and not one connection may fail; and streams that were opened before the first rotation are alive after the last, with
 // no event lost or repeated.
 func TestRotationsUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -428,95 +427,4 @@ func (r *relay) cut() {
 		_ = c.Close()
 	}
 	r.conns = nil
-}
-
-// The same for connections to the core, which the test above makes few of: new handshakes all the time, rotations on both sides.
-func TestRotationsOfTheCore(t *testing.T) {
-	t.Parallel()
-	ca := testkit.NewAuthority(t, "core 0")
-	etcd := testkit.NewEtcd(t)
-	server := newRelay(t, testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{}), ca.PEM), etcd.Endpoint)
-	folder := testkit.NewTLSFolder(t, ca.Issue(t, testkit.Leaf{CommonName: "proxy"}), ca.PEM)
-	p := must.Get(newTestProgram(t, folder, server.address)).Or(t)
-	side := coreSide{files: p.coreFiles, state: p.core}
-	var made atomic.Int64
-	var now sync.RWMutex // held for reading while a handshake is under way
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	load, ctx := errgroup.WithContext(ctx)
-	for range 2 {
-		load.Go(func() error {
-			for ctx.Err() == nil {
-				now.RLock()
-				err := shake(side, p.core, server.address)
-				now.RUnlock()
-				if err != nil {
-					return fmt.Errorf("handshake %d: %w", made.Load()+1, err)
-				}
-				made.Add(1)
-			}
-			return nil
-		})
-	}
-	reload := func() {
-		now.Lock()
-		defer now.Unlock()
-		if _, err := p.coreFiles.Reload(); err != nil {
-			t.Error(err)
-		}
-	}
-	n := cases.Number(t, 30, 100, 1000)
-	for i := range n {
-		next := testkit.NewAuthority(t, fmt.Sprintf("core %d", i+1))
-		server.folder.Put(t, "ca.crt", testkit.Bundle(ca, next))
-		server.reload(t)
-		folder.Put(t, "ca.crt", testkit.Bundle(ca, next))
-		reload()
-		server.folder.PutPair(t, next.Issue(t, testkit.Leaf{}))
-		server.reload(t)
-		folder.PutPair(t, next.Issue(t, testkit.Leaf{CommonName: "proxy"}))
-		reload()
-		server.folder.Put(t, "ca.crt", next.PEM)
-		server.reload(t)
-		folder.Put(t, "ca.crt", next.PEM)
-		reload()
-		ca = next
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	stop()
-	must.Do(t, load.Wait())
-	t.Logf("%d rotations, %d handshakes", n, made.Load())
-	if made.Load() < int64(n)/2 {
-		t.Error("there was hardly any load")
-	}
-}
-
-// newTestProgram is the program in this process, as far as its core side goes.
-func newTestProgram(t *testing.T, folder testkit.TLSFolder, core string) (*program, error) {
-	t.Helper()
-	args := slices.Concat(coreTLS(folder, "https://"+core), serveTLS(folder), []string{"--tenant=team-a"})
-	return newProgram(parsed(t, args), mustSettings(t, args), logr.Discard())
-}
-
-// shake connects to the core as the proxy does, and hears its first words.
-func shake(side coreSide, state *coreState, address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	raw, err := state.dial(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = raw.Close() }()
-	conn, _, err := side.ClientHandshake(ctx, "127.0.0.1", raw)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, preface); err != nil {
-		return err
-	}
-	_, err = io.ReadFull(conn, make([]byte, 9))
-	return err
 }

@@ -77,28 +77,6 @@ func TestParseSystemPrefix(t *testing.T) {
 	}
 }
 
-func TestRange(t *testing.T) {
-	t.Parallel()
-	p := mustPrefix(t, "/a/")
-	for _, tc := range []struct{ key, end, coreKey, coreEnd string }{
-		{"k", "", "/a/k", ""},
-		{"k", "\x00", "/a/k", "/a0"},
-		{"\x00", "\x00", "/a/\x00", "/a0"},
-		{"k", "\x00\x00", "/a/k", "/a/\x00\x00"},
-		{"k", "l", "/a/k", "/a/l"},
-		{"k", "k", "/a/k", "/a/k"},
-		{"l", "k", "/a/l", "/a/k"},
-		{"\xff", "\xff\xff", "/a/\xff", "/a/\xff\xff"},
-		{"/a/", "/a0", "/a//a/", "/a//a0"},
-		{"../b/", "../b0", "/a/../b/", "/a/../b0"},
-	} {
-		key, end := p.Range(tc.key, tc.end)
-		if key != tc.coreKey || end != tc.coreEnd {
-			t.Errorf("Range(%q, %q) = %q, %q, want %q, %q", tc.key, tc.end, key, end, tc.coreKey, tc.coreEnd)
-		}
-	}
-}
-
 // find is what etcd finds for a range among keys: the meaning that rewriting must keep.
 func find(keys [][]byte, key, end []byte) (found []string) {
 	for _, k := range keys {

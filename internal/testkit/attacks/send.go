@@ -6,7 +6,6 @@ package attacks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -16,34 +15,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
 // patient is how long one answer may take; nothing but a hang takes so long.
 const patient = 30 * time.Second
-
-// raw hands messages over as bytes. Its name is protobuf's, which the content type on the wire says then.
-type raw struct{}
-
-// Name is encoding.Codec's.
-func (raw) Name() string { return "proto" }
-
-// Marshal takes a *[]byte.
-func (raw) Marshal(v any) ([]byte, error) {
-	if b, ok := v.(*[]byte); ok {
-		return *b, nil
-	}
-	return nil, fmt.Errorf("%T is not a message in bytes", v)
-}
-
-// Unmarshal fills a *[]byte.
-func (raw) Unmarshal(data []byte, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("%T is not a message in bytes", v)
-	}
-	*b = append([]byte(nil), data...)
-	return nil
-}
 
 // an answer is everything that came back for a request, as far as it can carry something.
 type answer struct {
@@ -65,7 +42,7 @@ func call(ctx context.Context, conn *grpc.ClientConn, r Request, patience time.D
 	}
 	var header, trailer metadata.MD
 	var out []byte
-	err := conn.Invoke(ctx, r.Method, &r.Body, &out, grpc.ForceCodec(raw{}), grpc.Header(&header), grpc.Trailer(&trailer), grpc.MaxCallRecvMsgSize(maxInt32))
+	err := conn.Invoke(ctx, r.Method, &r.Body, &out, grpc.ForceCodecV2(testkit.Bytes{}), grpc.Header(&header), grpc.Trailer(&trailer), grpc.MaxCallRecvMsgSize(maxInt32))
 	return gather(err, out, header, trailer)
 }
 
@@ -86,12 +63,12 @@ func callStream(ctx context.Context, conn *grpc.ClientConn, r Request) answer {
 		ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 	}
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, r.Method, grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxInt32))
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, r.Method, grpc.ForceCodecV2(testkit.Bytes{}), grpc.MaxCallRecvMsgSize(maxInt32))
 	if err != nil {
 		return gather(err, nil, nil, nil)
 	}
 	_ = s.SendMsg(&r.Body) // the answer says why
-	if r.kind == serverStream {
+	if r.kind == serverStream || r.kind == keepAliveStream {
 		_ = s.CloseSend()
 	}
 	var out []byte
@@ -175,7 +152,7 @@ func (c *channel) send(ctx context.Context, message []byte) {
 
 func (c *channel) open(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
-	s, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxInt32))
+	s, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodecV2(testkit.Bytes{}), grpc.MaxCallRecvMsgSize(maxInt32))
 	if err != nil {
 		cancel()
 		c.seen(gather(err, nil))

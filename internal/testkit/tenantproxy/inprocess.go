@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,17 +41,35 @@ func InProcess(tb testing.TB, core, prefix, tenant string) string {
 // Serve serves a tenant as configured until the test ends, and returns the address.
 func Serve(tb testing.TB, cfg proxy.Config) string {
 	tb.Helper()
-	p := must.Get(proxy.New(context.Background(), cfg)).Or(tb)
+	return Start(tb, cfg).Address
+}
+
+// Started is a proxy in this process.
+type Started struct {
+	*proxy.Proxy
+	Address string
+	// Stop ends it, as the end of the test does.
+	Stop func()
+}
+
+// Start serves a tenant as configured until the test ends, or Stop is called.
+func Start(tb testing.TB, cfg proxy.Config) Started {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+	p := must.Get(proxy.New(ctx, cfg)).Or(tb)
 	listener := must.Get(new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")).Or(tb)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Serve(listener) }()
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		p.Shutdown(ctx)
+	stop := sync.OnceFunc(func() {
+		end, done := context.WithTimeout(context.Background(), 5*time.Second)
+		defer done()
+		p.Shutdown(end)
+		cancel()
 		if err := <-ended; err != nil {
 			tb.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	tb.Cleanup(stop)
+	return Started{Proxy: p, Address: listener.Addr().String(), Stop: stop}
 }

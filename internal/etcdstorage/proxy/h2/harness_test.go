@@ -18,12 +18,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/h2"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -32,22 +31,6 @@ const patience = time.Minute
 
 // bigAnswer is how much /test/big answers with.
 const bigAnswer = 100 << 20
-
-// codec passes byte slices.
-type codec struct{}
-
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
-}
-
-func (codec) Name() string { return "proto" }
-
-var _ encoding.CodecV2 = codec{}
 
 // core is a grpc-go server with a few methods that tests need.
 type core struct {
@@ -60,7 +43,7 @@ type core struct {
 func newCore(tb testing.TB, options ...grpc.ServerOption) *core {
 	tb.Helper()
 	c := &core{}
-	options = append(options, grpc.ForceServerCodecV2(codec{}), grpc.UnknownServiceHandler(c.handle), grpc.MaxRecvMsgSize(1<<30))
+	options = append(options, grpc.ForceServerCodecV2(testkit.Bytes{}), grpc.UnknownServiceHandler(c.handle), grpc.MaxRecvMsgSize(1<<30))
 	c.Server = grpc.NewServer(options...)
 	l := listen(tb)
 	c.Address = l.Addr().String()
@@ -316,7 +299,7 @@ func newGatewayWith(tb testing.TB, connections int, settings func(*h2.Server), e
 func dial(tb testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(1<<30)))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(testkit.Bytes{}), grpc.MaxCallRecvMsgSize(1<<30)))
 	c := must.Get(grpc.NewClient("passthrough:///"+address, options...)).Or(tb)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -228,7 +229,7 @@ func TestCoreLostAndBack(t *testing.T) {
 			t.Errorf("without a core: %v", err)
 		}
 	}
-	back := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.UnknownServiceHandler(c.handle))
+	back := grpc.NewServer(grpc.ForceServerCodecV2(testkit.Bytes{}), grpc.UnknownServiceHandler(c.handle))
 	t.Cleanup(back.Stop)
 	go func() { _ = back.Serve(listenOn(t, c.Address)) }()
 	eventually(t, "the core is back", func() bool { return conn.Invoke(t.Context(), "/test/echo", &request, &got) == nil })
@@ -269,41 +270,5 @@ func TestCoreGoesAway(t *testing.T) {
 	var got []byte
 	if err := conn.Invoke(t.Context(), "/test/echo", &request, &got); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestDrain shows that calls under way end well while new ones are refused.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	c := newCore(t)
-	g := newGateway(t, 1, c.Address)
-	conn := dial(t, g.Address)
-	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/stream")
-	must.Do(t, err)
-	m := []byte("x")
-	var got []byte
-	must.Do(t, errors.Join(s.SendMsg(&m), s.RecvMsg(&got)))
-	drained := make(chan struct{})
-	go func() {
-		g.Server.Drain(t.Context())
-		close(drained)
-	}()
-	eventually(t, "new calls are refused", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var got []byte
-		return status.Code(conn.Invoke(ctx, "/test/echo", &m, &got)) == codes.Unavailable
-	})
-	if err := errors.Join(s.SendMsg(&m), s.RecvMsg(&got)); err != nil {
-		t.Error(err)
-	}
-	_ = s.CloseSend()
-	if err := s.RecvMsg(&got); status.Code(err) != codes.Aborted {
-		t.Errorf("the end: %v", err)
-	}
-	select {
-	case <-drained:
-	case <-time.After(patience):
-		t.Error("draining does not end")
 	}
 }

@@ -8,18 +8,6 @@ import (
 	"strings"
 )
 
-// Leaving tells whether a shared stream is still to be moved.
-func (h *Hub) Leaving() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, cl := range h.classes {
-		if cl.shared != nil && (cl.shared.retired || cl.next != nil) {
-			return true
-		}
-	}
-	return false
-}
-
 // Dump describes what the hub holds.
 func (h *Hub) Dump() string {
 	h.mu.Lock()

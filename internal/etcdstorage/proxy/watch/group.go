@@ -100,6 +100,7 @@ func (g *group) endIfEmpty() {
 		g.feed.core.drop(g.feed, true)
 	}
 	g.dropNext()
+	g.class.takeOver() // it may have been the one that the others waited for
 }
 
 // settle lets those join who waited.
@@ -123,11 +124,19 @@ func (g *group) settle() {
 
 // handle hands a message of the core on.
 func (g *group) handle(p *packet) {
-	whole := p
-	if p = g.unseen(p); p == nil {
-		g.feed.moved(whole)
-		return
+	if rest := g.unseen(p); rest != nil {
+		g.pass(rest)
+	} else {
+		g.feed.moved(p)
 	}
+	if !g.feed.mid && len(g.waiting) > 0 {
+		g.settle()
+	}
+	g.class.takeOver()
+}
+
+// pass hands a message on to the members.
+func (g *group) pass(p *packet) {
 	var overfull []*watcher
 	for _, w := range g.members {
 		switch {
@@ -142,10 +151,6 @@ func (g *group) handle(p *packet) {
 		g.leave(w)
 		w.synced = false
 	}
-	if !g.feed.mid && len(g.waiting) > 0 {
-		g.settle()
-	}
-	g.class.takeOver()
 }
 
 // handleCanceled ends the group's watchers as the core ended its watch: it was behind, and the core has compacted what it was to see next. Those

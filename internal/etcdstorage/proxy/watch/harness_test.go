@@ -6,7 +6,6 @@ package watch_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
+	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
 // patience is how long an answer may take; on the busiest machine it takes less.
@@ -31,38 +30,12 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // makes no revisions of its own.
 func serve(tb testing.TB, core string, change ...func(*proxy.Config)) string {
 	tb.Helper()
-	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(tb)
-	cfg := proxy.Config{
-		Tenant:     tenancy.Tenant{Prefix: prefix, Leases: tenancy.DeriveLeaseSpace(prefix)},
-		TenantName: "a",
-		Upstream:   proxy.UpstreamConfig{Endpoints: []string{core}},
-	}
+	cfg := must.Get(tenantproxy.Configure(core, "/a/", "a")).Or(tb)
+	cfg.SystemPrefix = ""
 	for _, c := range change {
 		c(&cfg)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p, err := proxy.New(ctx, cfg)
-	if err != nil {
-		cancel()
-		tb.Fatal(err)
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		cancel()
-		tb.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- p.Serve(l) }()
-	tb.Cleanup(func() {
-		end, done := context.WithTimeout(context.Background(), patience)
-		defer done()
-		p.Shutdown(end)
-		cancel()
-		if err := <-ended; err != nil {
-			tb.Error(err)
-		}
-	})
-	return l.Addr().String()
+	return tenantproxy.Serve(tb, cfg)
 }
 
 // side is one of the two places where a script runs: etcd itself, or a tenant of the proxy.

@@ -16,13 +16,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy/watch"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy/wire"
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -31,20 +31,6 @@ type client interface {
 	Send(r *pb.WatchRequest) error
 	Recv() (*pb.WatchResponse, error)
 }
-
-// bytesCodec sends and receives *[]byte as it is.
-type bytesCodec struct{}
-
-func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
-}
-
-func (bytesCodec) Name() string { return "proto" }
 
 type coreStream struct {
 	grpc.ClientStream
@@ -74,7 +60,6 @@ func (c coreStream) Recv() ([]byte, error) {
 type hub struct {
 	*watch.Hub
 	compacted atomic.Int64
-	opened    atomic.Int64 // streams to the core
 
 	mu      sync.Mutex
 	conns   []net.Conn
@@ -87,7 +72,7 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 	prefix := must.Get(tenancy.ParsePrefix("/a/")).Or(tb)
 	h := &hub{retired: make(chan struct{})}
 	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(core, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(testkit.Bytes{}), grpc.MaxCallRecvMsgSize(1<<30)),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 			if err == nil {
@@ -106,7 +91,6 @@ func newHub(tb testing.TB, core string, queueBytes int, change ...func(*watch.Co
 			if err != nil {
 				return nil, err
 			}
-			h.opened.Add(1)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return coreStream{s, h.retired, tenant}, nil

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -98,63 +95,6 @@ func progress(tb testing.TB, c client) {
 	}
 }
 
-// TestSharing has many streams with the same few watches: the core has one watch per range and options, on one stream, also while it is being
-// written to, and gives them up with the last of the tenant's.
-func TestSharing(t *testing.T) {
-	t.Parallel()
-	etcd := testkit.NewEtcd(t)
-	h := newHub(t, etcd.Endpoint, 0)
-	writing, stop := context.WithCancel(t.Context())
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		for i := 0; writing.Err() == nil; i++ {
-			_, _ = etcd.Client.Put(writing, fmt.Sprintf("/a/k%d", i%3), fmt.Sprint(i))
-		}
-	}()
-	const streams = 40
-	var cancels []context.CancelFunc
-	var readers []*reader
-	for i := range streams {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		cancels = append(cancels, cancel)
-		c := h.open(ctx)
-		readers = append(readers, read(c))
-		create(t, c, on("k", "l"))
-		prev := on("k", "l")
-		prev.PrevKv = true
-		create(t, c, prev)
-		if i%2 == 0 {
-			create(t, c, on("k1"))
-		}
-	}
-	shared := func(watchers, groups int) func() string {
-		return func() string {
-			if s := h.Stats(); s.Watchers != watchers || s.Private != 0 || s.Groups != groups || s.CoreStreams > 1+8 {
-				return fmt.Sprintf("%+v", s)
-			}
-			return ""
-		}
-	}
-	testkit.Eventually(t, "all to share", shared(streams*2+streams/2, 3))
-	for _, r := range readers { // progress is told soon under load
-		progress(t, r.c)
-		go func() { // others must not wait for this one
-			for range r.all {
-			}
-		}()
-	}
-	stop()
-	<-written
-	for _, cancel := range cancels[1:] {
-		cancel()
-	}
-	testkit.Eventually(t, "one to be left", shared(3, 3))
-	cancels[0]()
-	testkit.Eventually(t, "none to be left", shared(0, 0))
-}
-
 // TestProgressOfOthers shows that a watch that catches up holds up nobody else's progress.
 func TestProgressOfOthers(t *testing.T) {
 	t.Parallel()
@@ -195,67 +135,6 @@ func TestProgressOfOthers(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-// TestFragments has watchers that want large responses in pieces join a group between and amid its responses: each sees every transaction once and
-// whole.
-func TestFragments(t *testing.T) {
-	t.Parallel()
-	etcd := testkit.NewEtcd(t)
-	h := newHub(t, etcd.Endpoint, 0)
-	value := strings.Repeat("x", 700<<10)
-	first := etcd.Revision(t) + 1
-	const transactions = 25
-	write := func() {
-		if _, err := etcd.Client.Txn(t.Context()).Then(clientv3.OpPut("/a/k1", value), clientv3.OpPut("/a/k2", value)).Commit(); err != nil {
-			t.Error(err)
-		}
-	}
-	go func() {
-		for range transactions {
-			write()
-		}
-	}()
-	var pieces atomic.Int64
-	var all sync.WaitGroup
-	for i := range 8 {
-		c := read(h.open(t.Context()))
-		w := on("k", "l")
-		w.StartRevision, w.Fragment, w.PrevKv = first+int64(i), true, true
-		create(t, c.c, w)
-		all.Go(func() {
-			var seen []int64
-			for len(seen) < 2*(transactions-i) {
-				a, ok := <-c.all
-				if !ok {
-					t.Error("the stream ended: ", <-c.err)
-					return
-				}
-				if a.Fragment {
-					pieces.Add(1)
-				}
-				for _, e := range a.Events {
-					seen = append(seen, e.Kv.ModRevision)
-				}
-			}
-			for j, revision := range seen {
-				if want := w.StartRevision + int64(j/2); revision != want {
-					t.Errorf("watcher %d: event %d is of revision %d, not %d", i, j, revision, want)
-					return
-				}
-			}
-		})
-		testkit.Eventually(t, "some to be written", func() string {
-			if etcd.Revision(t) < first+int64(2*i) {
-				return "not yet"
-			}
-			return ""
-		})
-	}
-	all.Wait()
-	if pieces.Load() == 0 {
-		t.Error("nothing came in pieces: the test shows nothing")
-	}
 }
 
 // TestSlowReader shows that a stream whose client does not read ends, and that no other waits for it.
@@ -449,37 +328,6 @@ func (c *cutter) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// TestNoLeaks shows that nothing is left when streams, shared or catching up, have gone, and the hub is closed. It is not parallel: goroutines of
-// other tests would be found.
-func TestNoLeaks(t *testing.T) { //nolint:paralleltest // see above
-	etcd := testkit.NewEtcd(t)
-	etcd.Revision(t)
-	before := goleak.IgnoreCurrent()
-	t.Run("hub", func(t *testing.T) { //nolint:paralleltest // see above
-		h := newHub(t, etcd.Endpoint, 0)
-		open := h.open(t.Context())
-		for i := range 30 {
-			ctx, cancel := context.WithCancel(t.Context())
-			c := h.open(ctx)
-			create(t, c, on("k", "l"))
-			if i%3 == 0 {
-				read(c).next(t)
-			}
-			cancel()
-		}
-		create(t, open, on("k", "l"))
-		read(open).next(t)
-		testkit.Eventually(t, "one to be left", func() string {
-			if s := h.Stats(); s.Sessions != 1 || s.Watchers != 1 || s.Private != 0 || s.Groups != 1 || s.CoreStreams > 1+8 {
-				return fmt.Sprintf("%+v", s)
-			}
-			return ""
-		})
-		h.Close()
-	})
-	goleak.VerifyNone(t, before)
-}
-
 // TestLeader shows that hasleader reaches the core: a core without a leader ends such streams with its own error, and no others.
 func TestLeader(t *testing.T) {
 	t.Parallel()
@@ -499,39 +347,5 @@ func TestLeader(t *testing.T) {
 	progress(t, without)
 	if r := b.next(t); r.WatchId != -1 {
 		t.Errorf("instead of progress came %v", r)
-	}
-}
-
-// TestNotices shows that the core's own progress notices reach the watches that asked for them, but not before their start, and no others.
-func TestNotices(t *testing.T) {
-	t.Parallel()
-	core := newFakeCore(t)
-	s := connect(t, "proxy", serve(t, core.address))
-	c := must.Get(s.watch.Watch(t.Context())).Or(t)
-	r := read(c)
-	for id, start := range map[int64]int64{1: 0, 2: fakeRevision + 1, 3: fakeRevision + 100} {
-		w := on("k")
-		w.WatchId, w.ProgressNotify, w.StartRevision = id, true, start
-		create(t, c, w)
-	}
-	plain := on("k")
-	plain.WatchId = 4
-	create(t, c, plain)
-	for range 4 {
-		r.until(t, func(a *pb.WatchResponse) bool { return a.Created })
-	}
-	told := map[int64]bool{}
-	testkit.Eventually(t, "notices", func() string {
-		core.notify(fakeRevision + 10)
-		for len(r.all) > 0 {
-			told[r.next(t).WatchId] = true
-		}
-		if !told[1] || !told[2] {
-			return fmt.Sprint(told)
-		}
-		return ""
-	})
-	if told[3] || told[4] {
-		t.Errorf("the wrong watches were told: %v", told)
 	}
 }

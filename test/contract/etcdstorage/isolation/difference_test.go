@@ -74,9 +74,24 @@ func TestAnswersAreThoseOfAnEtcdOfItsOwn(t *testing.T) {
 					}
 				}
 			}
+			p.sameRefusals(t)
 			p.sameContents(t)
 			t.Logf("%d requests compared, of which the proxy alone refused %d", compared, p.refused)
 		})
+	}
+}
+
+// sameRefusals puts values of sizes around what etcd takes: one that is too large for raft, one at the margin of gRPC's, and one beyond.
+func (p *pair) sameRefusals(t *testing.T) {
+	t.Helper()
+	for _, size := range []int{1600 << 10, etcdMessageLimit - 9, etcdMessageLimit + 1<<20} {
+		body := must.Get(proto.Marshal(&pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)})).Or(t)
+		request := attacks.Request{Method: pb.KV_Put_FullMethodName, Body: body}
+		want, _ := attacks.Exchange(t.Context(), p.direct, request)
+		got, _ := attacks.Exchange(t.Context(), p.proxied, request)
+		if want.Code() == codes.OK || got.Code() != want.Code() || got.Message() != want.Message() {
+			t.Errorf("a value of %d bytes: the proxy answers %v, etcd %v", size, got, want)
+		}
 	}
 }
 
@@ -85,7 +100,7 @@ type sort struct {
 	request, response func() proto.Message
 }
 
-// kindOf returns the messages of a method that etcd and the proxy must answer alike. Leases and watches are compared elsewhere.
+// kindOf returns the messages of a method that etcd and the proxy must answer alike. Watches are compared elsewhere.
 func kindOf(r attacks.Request) (sort, bool) {
 	of := func(request, response proto.Message) (sort, bool) {
 		return sort{
@@ -108,6 +123,8 @@ func kindOf(r attacks.Request) (sort, bool) {
 		return of(&pb.CompactionRequest{}, &pb.CompactionResponse{})
 	case pb.Lease_LeaseGrant_FullMethodName:
 		return of(&pb.LeaseGrantRequest{}, &pb.LeaseGrantResponse{})
+	case pb.Lease_LeaseKeepAlive_FullMethodName:
+		return of(&pb.LeaseKeepAliveRequest{}, &pb.LeaseKeepAliveResponse{})
 	case pb.Lease_LeaseRevoke_FullMethodName:
 		return of(&pb.LeaseRevokeRequest{}, &pb.LeaseRevokeResponse{})
 	case pb.Lease_LeaseTimeToLive_FullMethodName:
@@ -188,6 +205,8 @@ func comparable(message proto.Message) bool {
 			ok = ok && v.Lease >= 0 && v.Lease < 1<<32 && len(v.Value) < 1<<20 && len(v.Key) < 1<<20
 		case *pb.DeleteRangeRequest:
 			endless = endless || string(v.RangeEnd) == "\x00"
+		case *pb.LeaseKeepAliveRequest:
+			ok = ok && v.ID >= 0 && v.ID < 1<<32
 		case *pb.LeaseRevokeRequest:
 			ok = ok && v.ID >= 0 && v.ID < 1<<32
 		case *pb.LeaseTimeToLiveRequest:
