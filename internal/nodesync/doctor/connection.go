@@ -83,10 +83,16 @@ func members(e Evidence) []finding.Finding {
 	return out
 }
 
-// certificates returns which end soon, by the judge of all doctors.
+// certificates returns which end soon, by the judge of all doctors, with what a running controller does about it.
 func certificates(e Evidence) []finding.Finding {
 	e.Certificates.Now = e.Now
-	return doctor.Certificates(e.Certificates)
+	out := doctor.Certificates(e.Certificates)
+	for i := range out {
+		if out[i].Do != "" {
+			out[i].Do += "; a running controller reloads client certificates by itself, but not the CA"
+		}
+	}
+	return out
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
