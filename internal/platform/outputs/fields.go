@@ -40,16 +40,13 @@ type change struct {
 
 // within returns nil if a write of the kind covers the change.
 func (c change) within(w Write) error {
-	for _, field := range c.fields {
-		if w.Fields == nil {
-			break
-		}
-		covers := func(own string) bool { return field == own || strings.HasPrefix(field, own+"/") }
-		if !slices.ContainsFunc(w.Fields, covers) {
-			return fmt.Errorf("the field %s of %s: %w", field, w.Kind, ErrUndeclared)
-		}
-	}
-	if w.Bound && !c.bound {
+	foreign := slices.IndexFunc(c.fields, func(field string) bool {
+		return !slices.ContainsFunc(w.Fields, func(own string) bool { return field == own || strings.HasPrefix(field, own+"/") })
+	})
+	switch {
+	case w.Fields != nil && foreign >= 0:
+		return fmt.Errorf("the field %s of %s: %w", c.fields[foreign], w.Kind, ErrUndeclared)
+	case w.Bound && !c.bound:
 		return fmt.Errorf("%s without UID or resourceVersion: %w", w.Kind, ErrUndeclared)
 	}
 	return nil
