@@ -46,17 +46,11 @@ type offer struct {
 	Monthly float64 `json:"price_monthly"`
 }
 
+func (o offer) key() string { return o.Slug }
+
+func (o offer) translate() offer { return o }
+
 // offers lists what DigitalOcean offers. It is all of them or an error.
 func offers(ctx context.Context, c *Client, path string) ([]offer, error) {
-	type answer struct {
-		page
-
-		Regions []offer `json:"regions"`
-		Sizes   []offer `json:"sizes"`
-	}
-	return lister[answer, offer, string, offer]{
-		items:     func(a answer) ([]offer, page) { return append(a.Regions, a.Sizes...), a.page },
-		key:       func(o offer) string { return o.Slug },
-		translate: func(o offer) offer { return o },
-	}.all(ctx, c, path, nil)
+	return list[offer](ctx, c, path, nil)
 }

@@ -22,6 +22,8 @@ type wireCertificate struct {
 	DNSNames []string `json:"dns_names"`
 }
 
+func (w wireCertificate) key() string { return w.ID }
+
 func (w wireCertificate) translate() loadbalancer.Certificate {
 	return loadbalancer.Certificate{
 		ID: w.ID, Name: w.Name, Type: loadbalancer.CertificateType(w.Type), State: loadbalancer.CertificateState(w.State), DNSNames: w.DNSNames,
@@ -46,14 +48,5 @@ func (c *Client) CreateCertificate(ctx context.Context, r loadbalancer.Certifica
 
 // Certificates lists all certificates of the account (GET /v2/certificates). It is all of them or an error.
 func (c *Client) Certificates(ctx context.Context) ([]loadbalancer.Certificate, error) {
-	type answer struct {
-		page
-
-		Items []wireCertificate `json:"certificates"`
-	}
-	return lister[answer, wireCertificate, string, loadbalancer.Certificate]{
-		items:     func(a answer) ([]wireCertificate, page) { return a.Items, a.page },
-		key:       func(w wireCertificate) string { return w.ID },
-		translate: wireCertificate.translate,
-	}.all(ctx, c, certificatesPath, nil)
+	return list[wireCertificate](ctx, c, certificatesPath, nil)
 }

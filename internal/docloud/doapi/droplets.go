@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
@@ -38,6 +39,8 @@ type address struct {
 	IPAddress string `json:"ip_address"`
 	Type      string `json:"type"`
 }
+
+func (d droplet) key() string { return strconv.Itoa(d.ID) }
 
 // translate makes a domain droplet. An address that cannot be parsed is left out: nobody could use it. So is a time: a list must not be lost
 // for a field that decides nothing.
@@ -100,14 +103,5 @@ func (c *Client) GPUDroplets(ctx context.Context) ([]instance.Droplet, error) {
 }
 
 func (c *Client) droplets(ctx context.Context, query url.Values) ([]instance.Droplet, error) {
-	type answer struct {
-		page
-
-		Items []droplet `json:"droplets"`
-	}
-	return lister[answer, droplet, int, instance.Droplet]{
-		items:     func(a answer) ([]droplet, page) { return a.Items, a.page },
-		key:       func(w droplet) int { return w.ID },
-		translate: droplet.translate,
-	}.all(ctx, c, "v2/droplets", query)
+	return list[droplet](ctx, c, "v2/droplets", query)
 }

@@ -32,20 +32,13 @@ type wireFirewall struct {
 	CreatedAt     time.Time               `json:"created_at"`
 }
 
+func (w wireFirewall) key() string { return w.ID }
+
 func (w wireFirewall) translate() firewall.Observed { return firewall.Observed(w) }
 
 // Firewalls lists all firewalls of the account (GET /v2/firewalls). It is all of them or an error.
 func (c *Client) Firewalls(ctx context.Context) ([]firewall.Observed, error) {
-	type answer struct {
-		page
-
-		Items []wireFirewall `json:"firewalls"`
-	}
-	return lister[answer, wireFirewall, string, firewall.Observed]{
-		items:     func(a answer) ([]wireFirewall, page) { return a.Items, a.page },
-		key:       func(w wireFirewall) string { return w.ID },
-		translate: wireFirewall.translate,
-	}.all(ctx, c, firewallsPath, nil)
+	return list[wireFirewall](ctx, c, firewallsPath, nil)
 }
 
 // Firewall reads one firewall (GET /v2/firewalls/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.

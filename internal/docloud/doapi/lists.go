@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/mooring-dev/mooring/internal/docloud/budget"
@@ -18,8 +19,17 @@ import (
 // mostPages bounds a list, so that a server which always has a next page does not keep a program busy for ever.
 const mostPages = 500
 
-// page is what every list answers alongside its items.
-type page struct {
+// listed is a page of a list: the items are under the name of their kind, and every list has the rest.
+type listed[W any] struct {
+	Certificates  []W `json:"certificates"`
+	Droplets      []W `json:"droplets"`
+	Firewalls     []W `json:"firewalls"`
+	LoadBalancers []W `json:"load_balancers"`
+	Regions       []W `json:"regions"`
+	Sizes         []W `json:"sizes"`
+	Snapshots     []W `json:"snapshots"`
+	Volumes       []W `json:"volumes"`
+
 	Links struct {
 		Pages struct {
 			Next string `json:"next"`
@@ -30,27 +40,29 @@ type page struct {
 	} `json:"meta"`
 }
 
+func (l listed[W]) items() []W {
+	return slices.Concat(l.Certificates, l.Droplets, l.Firewalls, l.LoadBalancers, l.Regions, l.Sizes, l.Snapshots, l.Volumes)
+}
+
+// item is an item of a list as the API writes it: what tells it apart, and what callers get of it.
+type item[T any] interface {
+	key() string
+	translate() T
+}
+
 // errTooManyPages is a list without an end.
 var errTooManyPages = errors.New("the list has no end")
 
-// lister says how one kind of list is read: A is the response of a page, W an item as the API writes it, K what tells
-// items apart, and T the item that callers get.
-type lister[A, W any, K comparable, T any] struct {
-	items     func(A) ([]W, page)
-	key       func(W) K
-	translate func(W) T
-}
-
-// all reads all pages, each item once. It is all of them or an error.
+// list reads all pages of a list, each item once. It is all of them or an error.
 //
 // Pages are read one after the other while the account changes: an item that moves from a page not yet read to one that
 // was is missed. Then there are fewer items than the last page's total says, and the list is read again; if it never
 // adds up it is an error, since what a list lacks is acted on.
-func (l lister[A, W, K, T]) all(ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+func list[W item[T], T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	const readings = 3
 	got, total := 0, 0
 	for range readings {
-		found, says, err := l.pages(ctx, c, path, query)
+		found, says, err := pages[W](ctx, c, path, query)
 		if err != nil {
 			return nil, err
 		}
@@ -65,16 +77,14 @@ func (l lister[A, W, K, T]) all(ctx context.Context, c *Client, path string, que
 }
 
 // pages reads the pages once, and returns how many items the last one says there are.
-func (l lister[A, W, K, T]) pages(
-	ctx context.Context, c *Client, path string, query url.Values,
-) (found []T, total int, err error) {
-	q, seen := maps.Clone(query), map[K]bool{}
+func pages[W item[T], T any](ctx context.Context, c *Client, path string, query url.Values) (found []T, total int, err error) {
+	q, seen := maps.Clone(query), map[string]bool{}
 	if q == nil {
 		q = url.Values{}
 	}
 	q.Set("per_page", strconv.Itoa(PageSize))
 	for number := 1; number <= mostPages; number++ {
-		var answer A
+		var answer listed[W]
 		q.Set("page", strconv.Itoa(number))
 		request := call{method: http.MethodGet, route: path, path: path, query: q, answer: &answer}
 		if number > 1 {
@@ -83,14 +93,13 @@ func (l lister[A, W, K, T]) pages(
 		if err := c.do(ctx, request); err != nil {
 			return nil, 0, err
 		}
-		items, info := l.items(answer)
-		for _, item := range items {
-			if key := l.key(item); !seen[key] {
-				seen[key], found = true, append(found, l.translate(item))
+		for _, item := range answer.items() {
+			if key := item.key(); !seen[key] {
+				seen[key], found = true, append(found, item.translate())
 			}
 		}
-		if info.Links.Pages.Next == "" {
-			return found, info.Meta.Total, nil
+		if answer.Links.Pages.Next == "" {
+			return found, answer.Meta.Total, nil
 		}
 	}
 	return nil, 0, &Error{Method: http.MethodGet, Route: path, Message: errTooManyPages.Error()}

@@ -57,6 +57,8 @@ type wireLoadBalancer struct {
 	Firewall               *loadbalancer.Firewall        `json:"firewall"`
 }
 
+func (w wireLoadBalancer) key() string { return w.ID }
+
 func (w wireLoadBalancer) translate() loadbalancer.Observed {
 	created, _ := time.Parse(time.RFC3339, w.Created) // the zero time proves nothing
 	return loadbalancer.Observed{
@@ -70,16 +72,7 @@ func (w wireLoadBalancer) translate() loadbalancer.Observed {
 
 // LoadBalancers lists all load balancers of the account (GET /v2/load_balancers). It is all of them or an error.
 func (c *Client) LoadBalancers(ctx context.Context) ([]loadbalancer.Observed, error) {
-	type answer struct {
-		page
-
-		Items []wireLoadBalancer `json:"load_balancers"`
-	}
-	return lister[answer, wireLoadBalancer, string, loadbalancer.Observed]{
-		items:     func(a answer) ([]wireLoadBalancer, page) { return a.Items, a.page },
-		key:       func(w wireLoadBalancer) string { return w.ID },
-		translate: wireLoadBalancer.translate,
-	}.all(ctx, c, loadBalancersPath, nil)
+	return list[wireLoadBalancer](ctx, c, loadBalancersPath, nil)
 }
 
 // LoadBalancer reads one load balancer (GET /v2/load_balancers/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.

@@ -38,6 +38,8 @@ type wireVolume struct {
 	CreatedAt     string   `json:"created_at"`
 }
 
+func (w wireVolume) key() string { return w.ID }
+
 func (w wireVolume) translate() volume.Observed {
 	created, _ := time.Parse(time.RFC3339, w.CreatedAt) // the zero time decides nothing but an order
 	return volume.Observed{
@@ -56,6 +58,8 @@ type wireSnapshot struct {
 	Tags        []string `json:"tags"`
 	ResourceID  string   `json:"resource_id"`
 }
+
+func (w wireSnapshot) key() string { return w.ID }
 
 func (w wireSnapshot) translate() volume.Snapshot {
 	created, _ := time.Parse(time.RFC3339, w.CreatedAt)
@@ -91,16 +95,7 @@ func (c *Client) volumes(ctx context.Context, query url.Values, region string) (
 	if region != "" {
 		query.Set("region", region)
 	}
-	type answer struct {
-		page
-
-		Items []wireVolume `json:"volumes"`
-	}
-	return lister[answer, wireVolume, string, volume.Observed]{
-		items:     func(a answer) ([]wireVolume, page) { return a.Items, a.page },
-		key:       func(w wireVolume) string { return w.ID },
-		translate: wireVolume.translate,
-	}.all(ctx, c, volumesPath, query)
+	return list[wireVolume](ctx, c, volumesPath, query)
 }
 
 // Volume reads one volume (GET /v2/volumes/{id}). errors.Is(err, ErrNotFound) holds only for the API's own 404.
@@ -233,16 +228,7 @@ func (c *Client) actions(ctx context.Context, route, path string, page int) ([]v
 
 // VolumeSnapshots lists all snapshots of volumes (GET /v2/snapshots?resource_type=volume). It is all of them or an error.
 func (c *Client) VolumeSnapshots(ctx context.Context) ([]volume.Snapshot, error) {
-	type answer struct {
-		page
-
-		Items []wireSnapshot `json:"snapshots"`
-	}
-	return lister[answer, wireSnapshot, string, volume.Snapshot]{
-		items:     func(a answer) ([]wireSnapshot, page) { return a.Items, a.page },
-		key:       func(w wireSnapshot) string { return w.ID },
-		translate: wireSnapshot.translate,
-	}.all(ctx, c, snapshotsPath, url.Values{"resource_type": {"volume"}})
+	return list[wireSnapshot](ctx, c, snapshotsPath, url.Values{"resource_type": {"volume"}})
 }
 
 // VolumeSnapshot reads one snapshot (GET /v2/snapshots/{id}).
