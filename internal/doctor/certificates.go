@@ -101,18 +101,18 @@ func (e CertificateEvidence) unread() []finding.Finding {
 
 // judge finds what is wrong with a bundle. end is the certificate that decides it.
 func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
-	problem := func(what, why, do string) finding.Finding {
-		return finding.Problem.Say("%s %s", b.Where, what).At(b.Where).Because(why).Advise(do)
+	problem := func(what, do string) finding.Finding {
+		return finding.Problem.Say("%s %s", b.Where, what).At(b.Where).
+			Because("every client that needs it refuses the connection").Advise(do)
 	}
-	const unreadable = "every client that needs it refuses the connection"
 	all, err := parse(b.PEM)
 	switch {
 	case b.Problem != "":
-		return End{}, problem("cannot be used: "+b.Problem, unreadable, "put a valid certificate there")
+		return End{}, problem("cannot be used: "+b.Problem, "put a valid certificate there")
 	case err != nil:
-		return End{}, problem("has a certificate that cannot be read: "+err.Error(), unreadable, "write it again, as PEM")
+		return End{}, problem("has a certificate that cannot be read: "+err.Error(), "write it again, as PEM")
 	case len(all) == 0:
-		return End{}, problem("has no certificate where one is expected", unreadable, "write it again, as PEM")
+		return End{}, problem("has no certificate where one is expected", "write it again, as PEM")
 	}
 	deciding := all[0]
 	if !b.Leaf {
@@ -121,7 +121,7 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	name := cmp.Or(deciding.Subject.String(), "a certificate without a name")
 	end = End{Where: b.Where, What: name, At: deciding.NotAfter, Lasts: deciding.NotAfter.Sub(deciding.NotBefore)}
 	if now.Before(deciding.NotBefore) {
-		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), unreadable, "check the clocks")
+		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), "check the clocks")
 	}
 	if found = end.judge(now); found.What != "" {
 		return end, found

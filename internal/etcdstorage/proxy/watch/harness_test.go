@@ -101,19 +101,6 @@ func (s *side) remove(key, end string) {
 	}
 }
 
-func (s *side) txn(keys ...string) {
-	s.tb.Helper()
-	ctx, cancel := s.within()
-	defer cancel()
-	r := &pb.TxnRequest{}
-	for _, k := range keys {
-		r.Success = append(r.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(k), Value: []byte("txn")}}})
-	}
-	if _, err := s.kv.Txn(ctx, r); err != nil {
-		s.tb.Fatal(s.name, err)
-	}
-}
-
 func (s *side) compact(revision int64) {
 	s.tb.Helper()
 	ctx, cancel := s.within()

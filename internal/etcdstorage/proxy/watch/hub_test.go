@@ -61,16 +61,6 @@ func (r *reader) next(tb testing.TB) *pb.WatchResponse {
 	return nil
 }
 
-// until takes answers up to one that is wanted.
-func (r *reader) until(tb testing.TB, wanted func(*pb.WatchResponse) bool) *pb.WatchResponse {
-	tb.Helper()
-	for {
-		if a := r.next(tb); wanted(a) {
-			return a
-		}
-	}
-}
-
 // end waits for the stream's error.
 func (r *reader) end(tb testing.TB) error {
 	tb.Helper()
