@@ -254,5 +254,7 @@ func Writes() []outputs.Write {
 		{System: outputs.DigitalOcean, Kind: "v2/volumes/{id}/actions", Verbs: []string{"POST"}},
 		{System: outputs.DigitalOcean, Kind: "v2/volumes/{id}/snapshots", Verbs: []string{"POST"}},
 		{System: outputs.DigitalOcean, Kind: "v2/snapshots/{id}", Verbs: []string{"DELETE"}},
+		{System: outputs.DigitalOcean, Kind: "v2/tags", Verbs: []string{"POST"}},
+		{System: outputs.DigitalOcean, Kind: "v2/tags/{name}/resources", Verbs: []string{"POST"}},
 	}
 }
