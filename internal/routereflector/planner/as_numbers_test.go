@@ -55,30 +55,11 @@ func TestAWrongASNumberPartsNodes(t *testing.T) {
 	}
 }
 
-// Enabling with such a BGPPeer ends with every pair connected, waits for no session that cannot come up, and names the BGPPeer.
-func TestEnableWithAWrongASNumber(t *testing.T) {
-	t.Parallel()
-	w := cluster(9, 3)
-	w.Peers = wrongAS(t, &w.Nodes[0], &w.Nodes[1])
-	w, done := carryOut(t, w, nil)
-	p := MakePlan(w)
-	if last := done[len(done)-1]; last.Kind != rr.MeshOff || p.Checks.UnreachablePairs != 0 || p.Checks.MinSessionsPerClient < 2 {
-		t.Errorf("%v, %+v", kinds(done), p.Checks)
-	}
-	want := "BGPPeer p has spec.asNumber 65001 for Node node-00001, whose AS number is 64512: no session comes up between node-00000 and node-00001"
-	if got := strings.Join(rr.Messages(p.Notes), "; "); got != want {
-		t.Errorf("the notes are %q", got)
-	}
-}
-
 // A client that BGPPeers part from all reflectors gets its first session from one more reflector: it has fewer than the
 // others then, and has lost none.
 func TestAFirstSessionIsNoLoss(t *testing.T) {
 	t.Parallel()
-	w := cluster(9, 1)
-	two := int32(2)
-	w.Topology.Spec.Redundancy = &two
-	w, _ = carryOut(t, w, nil)
+	w, _ := carryOut(t, redundant(cluster(9, 1), 2), nil)
 	parted, ours := &w.Nodes[0], []rr.Reflector{}
 	for i := range w.Nodes {
 		switch n := &w.Nodes[i]; {
@@ -94,80 +75,70 @@ func TestAFirstSessionIsNoLoss(t *testing.T) {
 		peers[0].Name = fmt.Sprintf("wrong-%d", i)
 		w.Peers = append(w.Peers, peers...)
 	}
-	three := int32(3)
-	w.Topology.Spec.Redundancy = &three
-	w, done := carryOut(t, w, nil)
+	w, done := carryOut(t, redundant(w, 3), nil)
 	if !slices.ContainsFunc(done, func(s rr.Step) bool { return s.Kind == rr.Promote }) {
 		t.Errorf("%v, %v", kinds(done), MakePlan(w).Refusals)
 	}
 }
 
-// A client that BGPPeers part from all reflectors keeps the mesh on, and they are named.
-func TestAWrongASNumberThatHurts(t *testing.T) {
+// A node of an AS of its own is a member of the mesh, and reaches all by the reflectors that it is a peer of. Two of
+// one such AS do not reach each other without the mesh, so that it stays; nor does one that the BGPPeers do not select.
+// A BGPPeer with a wrong AS number holds nothing up and is named, and one that parts a client from all reflectors keeps
+// the mesh on. So do nodes that are no clients.
+func TestWhatKeepsTheMeshOn(t *testing.T) {
 	t.Parallel()
-	w := cluster(7, 1)
-	for i := range w.Nodes {
-		w.Nodes[i].Workloads = rr.Count(i > 2)
-	}
-	w.Peers = peersOf(t, calicov3.BGPPeerSpec{
-		NodeSelector: "kubernetes.io/hostname in { 'node-00000', 'node-00001', 'node-00002' }", PeerIP: w.Nodes[4].IPv4.String(), ASNumber: 65001,
-	})
-	_, p := planned(w)
-	for i := 0; len(p.Steps) > 0 && i < 20; i++ {
-		w = After(w, p.Steps[0])
-		w, p = planned(w)
-	}
-	if !w.Mesh.On || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonUnsafe || !strings.Contains(p.Refusals[0].Message, "BGPPeer p has spec.asNumber 65001 for Node node-00004") {
-		t.Errorf("the mesh is on: %v, %+v", w.Mesh.On, p.Refusals)
-	}
-}
-
-// A node of an AS of its own is a member of the mesh, and reaches all by the reflectors that it is a peer of. Two of one such AS do not reach each other without
-// the mesh, so that it stays; nor does one that the BGPPeers do not select.
-func TestNodesOfAnotherAS(t *testing.T) {
-	t.Parallel()
+	const own = "Node node-00008 has AS number 65001, which is not the cluster's"
 	one, two, aside := with(cluster(9, 3), otherAS, "node-00008"), with(cluster(9, 3), otherAS, "node-00007", "node-00008"), with(cluster(9, 3), otherAS, "node-00008")
 	for i := range aside.Nodes {
 		aside.Nodes[i].Labels["bgp"] = map[bool]string{true: "no", false: "yes"}[aside.Nodes[i].ForeignAS]
 	}
 	aside.Topology.Spec.ClientSelector.MatchLabels = map[string]string{"bgp": "yes"}
+	some := cluster(6, 1)
+	some.Topology.Spec.ClientSelector.MatchLabels = map[string]string{"pool": "a"}
+	some.Topology.Spec.Reflectors.Required = some.Topology.Spec.ClientSelector
+	for i := range 4 {
+		some.Nodes[i].Labels["pool"] = "a"
+	}
+	wrong, hurts := cluster(9, 3), cluster(9, 1)
+	wrong.Peers = wrongAS(t, &wrong.Nodes[0], &wrong.Nodes[1])
+	for i := range hurts.Nodes {
+		hurts.Nodes[i].Workloads = rr.Count(i > 2)
+	}
+	hurts.Peers = peersOf(t, calicov3.BGPPeerSpec{
+		NodeSelector: "kubernetes.io/hostname in { 'node-00000', 'node-00001', 'node-00002' }",
+		PeerIP:       hurts.Nodes[4].IPv4.String(), ASNumber: 65001,
+	})
 	for name, c := range map[string]struct {
-		w    rr.World
-		off  bool
-		last rr.Kind
-	}{"one": {one, true, ""}, "two of one AS": {two, false, rr.MeshOff}, "not selected": {aside, false, rr.Promote}} {
-		w, p := planned(c.w)
-		for i := 0; len(p.Steps) > 0 && i < 20; i++ {
-			if w.Nodes[8].Name != "node-00008" || p.Steps[0].Node == "node-00008" {
+		w       rr.World
+		refused []string
+		parted  int
+		note    string
+	}{
+		"one":                 {w: one},
+		"two of one AS":       {w: two, refused: []string{"MeshOff", own}},
+		"not selected":        {w: aside, refused: []string{"Promote", own}},
+		"some are no clients": {w: some, refused: []string{"Promote Node/"}},
+		"a wrong number": {w: wrong, note: "BGPPeer p has spec.asNumber 65001 for Node node-00001, whose AS number is 64512: " +
+			"no session comes up between node-00000 and node-00001"},
+		"a wrong number that hurts": {w: hurts, parted: 6, refused: []string{"BGPPeer p has spec.asNumber 65001 for Node node-00004"}},
+	} {
+		w, _ := carryOut(t, c.w, func(before, _ rr.World, p rr.Plan) {
+			if n, _ := before.Node(p.Steps[0].Node); n.ForeignAS {
 				t.Fatalf("%s: %s", name, p.Steps[0])
 			}
-			w = After(w, p.Steps[0])
-			w, p = planned(w)
-		}
-		if w.Mesh.On == c.off || p.Checks.UnreachablePairs != 0 {
+		})
+		p := settledPlan(w)
+		if w.Mesh.On != (c.refused != nil) || p.Checks.UnreachablePairs != c.parted || c.refused == nil && p.Checks.MinSessionsPerClient < 2 {
 			t.Errorf("%s: the mesh is on: %v, %+v, %+v", name, w.Mesh.On, p.Checks, p.Refusals)
 		}
-		if c.last != "" && (len(p.Refusals) != 1 || !strings.Contains(p.Refusals[0].Message, string(c.last)) ||
-			!strings.Contains(p.Refusals[0].Message, "Node node-00008 has AS number 65001, which is not the cluster's")) {
-			t.Errorf("%s: %+v", name, p.Refusals)
+		for _, words := range c.refused {
+			if len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonUnsafe || !strings.Contains(p.Refusals[0].Message, words) {
+				t.Errorf("%s: %+v", name, p.Refusals)
+			}
 		}
-	}
-}
-
-// The mesh goes only when the session of a node of another AS is up as well.
-func TestTheMeshWaitsForAnotherAS(t *testing.T) {
-	t.Parallel()
-	w, p := planned(with(cluster(9, 3), otherAS, "node-00008"))
-	for p.Steps[0].Kind != rr.MeshOff {
-		w = After(w, p.Steps[0])
-		w, p = planned(w)
-	}
-	n, _ := w.Node("node-00008")
-	for _, s := range w.Sightings {
-		delete(s.Established, n.IPv4)
-	}
-	if got := MakePlan(w).Waiting; !strings.HasSuffix(got, "has no Established session with node-00008") {
-		t.Errorf("it waits for %q", got)
+		if got := strings.Join(rr.Messages(p.Notes), "; "); c.note != "" && got != c.note {
+			t.Errorf("%s: the notes are %q", name, got)
+		}
 	}
 }
 
@@ -207,20 +178,47 @@ func only(r rr.Routes, prefix netip.Prefix) *rr.Routes {
 	return out
 }
 
-// A client that cannot have a session with one of the reflectors, and has none with the others, has too few.
-func TestAClientThatIsPartedFromOneReflector(t *testing.T) {
+// The least sessions of a client: one that BGPPeers part from all of its reflectors does not count, whatever reflectors
+// other groups have, and does not switch off the check of others; one that has none from a reflector which could have
+// one does.
+func TestTheLeastSessionsOfAClient(t *testing.T) {
 	t.Parallel()
-	w, _ := carryOut(t, cluster(9, 3), nil)
-	client, _ := w.Node(others(w)[0])
-	reflector, _ := w.Node(w.Marked()[0])
-	w.Peers = append(slices.Clone(w.Peers), wrongAS(t, &client, &reflector)...)
-	for i := range w.Peers {
-		if w.Peers[i].Name == "main-clients" {
-			w.Peers[i].NodeMatcher = allBut(client.Name)
+	flat, _ := carryOut(t, cluster(9, 3), nil)
+	deep := settled(inTheEnd(limited(24, 2, 12)))
+	client, _ := flat.Node(others(flat)[0])
+	member := deep.Nodes[slices.IndexFunc(deep.Nodes, func(n rr.Node) bool { return n.Labels[v1alpha1.ClientLabel] == "2" })]
+	parted := func(w rr.World, client rr.Node, from ...rr.Node) rr.World {
+		w.Peers = slices.Clone(w.Peers)
+		for _, r := range from {
+			w.Peers = append(w.Peers, wrongAS(t, &client, &r)...)
 		}
+		return w
 	}
-	if got := model.Judge(&w, model.StateOf(w)).Checks.MinSessionsPerClient; got != 0 {
-		t.Errorf("the least is %d", got)
+	unselected := func(w rr.World, name string) rr.World {
+		for i := range w.Peers {
+			if w.Peers[i].NodeMatcher != nil && w.Peers[i].Topology != "" {
+				w.Peers[i].NodeMatcher = both{w.Peers[i].NodeMatcher, allBut(name)}
+			}
+		}
+		return w
+	}
+	jammed := flat
+	jammed.Peers = append(slices.Clone(flat.Peers), rr.Peer{Name: "wrong", PeerIP: client.IPv4, ASNumber: 65001})
+	group := func(g int) []rr.Node { return rr.GroupOf(deep.Working(nil), g) }
+	for name, c := range map[string]struct {
+		w    rr.World
+		want int
+	}{
+		"parted from all":                                 {jammed, 3},
+		"parted from one, and without the others":         {unselected(parted(flat, client, flat.Working(nil)[0]), client.Name), 0},
+		"parted from its group":                           {parted(deep, member, group(2)...), 2},
+		"parted from another group":                       {parted(deep, member, group(rr.FirstGroup)...), 2},
+		"parted from the spines":                          {parted(deep, member, group(rr.Spines)...), 2},
+		"without sessions, and parted from another group": {unselected(parted(deep, member, group(rr.FirstGroup)...), member.Name), 0},
+	} {
+		if got := model.Judge(&c.w, model.StateOf(c.w)).Checks.MinSessionsPerClient; got != c.want {
+			t.Errorf("%s: the least is %d, want %d", name, got, c.want)
+		}
 	}
 }
 
@@ -235,9 +233,7 @@ func (m allBut) Evaluate(labels map[string]string) bool {
 func TestReplacedBesideANodeOfAnotherAS(t *testing.T) {
 	t.Parallel()
 	for _, redundancy := range []int32{1, 2, 3, 5} {
-		w := with(cluster(16, 3), otherAS, "node-00015")
-		w.Topology.Spec.Redundancy = &redundancy
-		w, _ = carryOut(t, w, nil)
+		w, _ := carryOut(t, redundant(with(cluster(16, 3), otherAS, "node-00015"), redundancy), nil)
 		if w.Mesh.On {
 			t.Fatalf("%d reflectors: the mesh is on", redundancy)
 		}
@@ -273,10 +269,7 @@ func TestPathsOfNodesOfTheClustersASAreBounded(t *testing.T) {
 // A client that a BGPPeer parts from the only reflector that is left does not keep another from being made.
 func TestAReflectorIsMadeBesideAClientThatIsPartedFromTheLast(t *testing.T) {
 	t.Parallel()
-	w := cluster(9, 3)
-	two := int32(2)
-	w.Topology.Spec.Redundancy = &two
-	w, _ = carryOut(t, w, nil)
+	w, _ := carryOut(t, redundant(cluster(9, 3), 2), nil)
 	reflectors := w.Working(nil)
 	client, _ := w.Node(others(w)[0])
 	w.Peers = append(slices.Clone(w.Peers), wrongAS(t, &client, &reflectors[0])...)
@@ -286,39 +279,6 @@ func TestAReflectorIsMadeBesideAClientThatIsPartedFromTheLast(t *testing.T) {
 	p := MakePlan(w)
 	if order(done) != "Promote Demote" || len(p.Refusals) > 0 || p.Checks.UnreachablePairs != 0 || p.Checks.MinSessionsPerClient != 1 {
 		t.Errorf("%v, %+v, %+v", kinds(done), p.Refusals, p.Checks)
-	}
-}
-
-// In a hierarchy a client that is parted from both reflectors of its group has too few sessions by no step, whatever reflectors other groups have; one that
-// is parted from those of another group has as many as it should.
-func TestAClientThatIsPartedFromItsGroup(t *testing.T) {
-	t.Parallel()
-	w := inTheEnd(limited(24, 2, 12))
-	w = settled(w)
-	client := w.Nodes[slices.IndexFunc(w.Nodes, func(n rr.Node) bool { return n.Labels[v1alpha1.ClientLabel] == "2" })]
-	part := func(group int) rr.World {
-		w := w
-		w.Peers = slices.Clone(w.Peers)
-		for _, r := range rr.GroupOf(w.Working(nil), group) {
-			w.Peers = append(w.Peers, wrongAS(t, &client, &r)...)
-		}
-		return w
-	}
-	for group, want := range map[int]int{2: 2, rr.FirstGroup: 2, rr.Spines: 2} {
-		at := part(group)
-		if got := model.Judge(&at, model.StateOf(at)).Checks.MinSessionsPerClient; got != want {
-			t.Errorf("parted from group %s: the least is %d, want %d", rr.GroupName(group), got, want)
-		}
-	}
-	// With both in no BGPPeer for clients it has none from a reflector that could have one.
-	at := part(rr.FirstGroup)
-	for i := range at.Peers {
-		if at.Peers[i].NodeMatcher != nil && at.Peers[i].Topology != "" {
-			at.Peers[i].NodeMatcher = both{at.Peers[i].NodeMatcher, allBut(client.Name)}
-		}
-	}
-	if got := model.Judge(&at, model.StateOf(at)).Checks.MinSessionsPerClient; got != 0 {
-		t.Errorf("without sessions, parted from another group: the least is %d", got)
 	}
 }
 

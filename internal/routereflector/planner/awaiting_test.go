@@ -71,7 +71,7 @@ func TestAwaits(t *testing.T) {
 		})
 	}
 	frozen := unlabel(labeled(t, 20), 20, "bgp", anybody)
-	topology := reported(frozen, MakePlan(settled(frozen)))
+	topology := reported(frozen, settledPlan(frozen))
 	for name, change := range map[string]func(*v1alpha1.RouteReflectorTopology){
 		"paused": func(t *v1alpha1.RouteReflectorTopology) {
 			t.Status.Conditions[0].Reason = string(rr.ReasonPaused)

@@ -32,17 +32,7 @@ func TestWhomOnlyALeavingReflectorCarries(t *testing.T) {
 		t.Fatalf("all have their sessions: it waits for %q, and asks %v", p.Waiting, p.Witnesses)
 	}
 	dark := others(w)[0]
-	n, _ := w.Node(dark)
-	lose := func(w rr.World, all bool) rr.World {
-		w.Sightings = slices.Clone(w.Sightings)
-		for i := range w.Sightings {
-			if s := &w.Sightings[i]; all || s.Node != leaver {
-				s.Established = without(s.Established, n.IPv4)
-			}
-		}
-		return w
-	}
-	carried := lose(w, false)
+	carried := apart(w, dark, slices.DeleteFunc(w.Marked(), func(name string) bool { return name == leaver })...)
 	if p := MakePlan(carried); !strings.Contains(p.Waiting, dark) || !slices.Contains(p.Witnesses, leaver) {
 		t.Errorf("only %s carries it: it waits for %q, and asks %v", leaver, p.Waiting, p.Witnesses)
 	}
@@ -51,7 +41,7 @@ func TestWhomOnlyALeavingReflectorCarries(t *testing.T) {
 	if p := MakePlan(unheard); !strings.Contains(p.Waiting, dark) || !slices.Contains(p.Witnesses, leaver) {
 		t.Errorf("%s has not said whether it carries it: it waits for %q, and asks %v", leaver, p.Waiting, p.Witnesses)
 	}
-	if p := MakePlan(lose(w, true)); p.Waiting != "" || p.Steps[0].Kind != rr.Demote {
+	if p := MakePlan(apart(w, dark)); p.Waiting != "" || p.Steps[0].Kind != rr.Demote {
 		t.Errorf("nobody carries it: it waits for %q", p.Waiting)
 	}
 }

@@ -53,14 +53,14 @@ func TestExitRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := MakePlan(settled(c.w))
+			p := settledPlan(c.w)
 			if len(p.Steps) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != c.reason || !strings.Contains(p.Refusals[0].Message, c.words) {
 				t.Errorf("%v, %+v", p.Steps, p.Refusals)
 			}
 			for _, other := range []rr.Reason{rr.ReasonMeshTooLarge, rr.ReasonMeshNotManaged, "true"} {
 				w := c.w
 				w.Topology.Annotations = map[string]string{v1alpha1.ForceExitAnnotation: string(other)}
-				if p := MakePlan(settled(w)); other != c.reason && len(p.Steps) != 0 {
+				if p := settledPlan(w); other != c.reason && len(p.Steps) != 0 {
 					t.Errorf("with %s: %v", other, p.Steps)
 				}
 			}
@@ -111,13 +111,13 @@ func TestSessionOptionsOfMany(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(12, 2), nil)
 	w.Topology.Spec.Session.MaxRestartTime, w.Topology.Spec.Sizing.MaxMeshNodes = &metav1.Duration{Duration: time.Minute}, 11
-	p := MakePlan(settled(w))
+	p := settledPlan(w)
 	if len(p.Steps) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonSessionOptions ||
 		!strings.Contains(p.Refusals[0].Message, "would have 12 nodes, more than spec.sizing.maxMeshNodes (11)") {
 		t.Errorf("%v, %+v", p.Steps, p.Refusals)
 	}
 	w.Topology.Spec.Sizing.MaxMeshNodes = 12
-	if p := MakePlan(settled(w)); len(p.Refusals) != 0 || !slices.ContainsFunc(p.Steps, func(s rr.Step) bool { return s.Kind == rr.MeshOn }) {
+	if p := settledPlan(w); len(p.Refusals) != 0 || !slices.ContainsFunc(p.Steps, func(s rr.Step) bool { return s.Kind == rr.MeshOn }) {
 		t.Errorf("%v, %+v", p.Steps, p.Refusals)
 	}
 }

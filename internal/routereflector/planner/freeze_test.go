@@ -26,11 +26,7 @@ func remembering(w rr.World) rr.World {
 }
 
 // labeled is a cluster with reflectors on the nodes of pool rr, clients in pool work, and its baseline.
-func labeled(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, nodes int,
-) rr.World {
+func labeled(t tester, nodes int) rr.World {
 	t.Helper()
 	w := cluster(nodes, 3)
 	for i := range w.Nodes {
@@ -93,7 +89,7 @@ func TestFrozen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := MakePlan(settled(c.w))
+			p := settledPlan(c.w)
 			if c.reason == "" {
 				if len(p.Refusals) > 0 {
 					t.Errorf("%+v", p.Refusals)

@@ -80,36 +80,6 @@ func TestLeaveWaits(t *testing.T) {
 	}
 }
 
-// What was said before a client joined a group is not evidence of its sessions; what was said after it still is when another client has left.
-func TestMomentOfAMove(t *testing.T) {
-	t.Parallel()
-	w, client := moving(t)
-	during := w.Present()
-	read, ok := rr.ParseMoment(during.String())
-	if !ok || !read.Equal(during) {
-		t.Fatalf("%q is read as %+v, %t", during, read, ok)
-	}
-	reflector := next.Joined(&w, client)[0]
-	step := next.NodeStep(rr.Leave, &client, "")
-	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil}
-	after := After(w, step).Present()
-	if after.Equal(during) || !after.Holds(during, &reflector) {
-		t.Error("what was said during the move must hold after it")
-	}
-	if during.Holds(after, &reflector) {
-		t.Error("what was said before the move must not hold during it")
-	}
-	// A label that changes no session leaves what was said as it is.
-	fresh := w
-	fresh.Nodes = append(slices.Clone(w.Nodes), machine(5000, 1))
-	before := fresh.Present()
-	assign := next.NodeStep(rr.Assign, &fresh.Nodes[len(fresh.Nodes)-1], "")
-	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("1")}
-	if !After(fresh, assign).Present().Equal(before) {
-		t.Error("a label for a new node makes another moment")
-	}
-}
-
 // A reflector of a group is given up on the word of those that have sessions with it, its mate and the spines, and replaced in its group,
 // which changes no label of any client.
 func TestADeadReflectorOfAGroup(t *testing.T) {
@@ -200,7 +170,7 @@ func TestSpinesFirstWhereNoneIsLeft(t *testing.T) {
 		role := n.Marked(&w.Topology) && n.Group() != 2 && n.Name != first
 		return role || n.ClusterID == "" && n.Name != client.Name
 	})
-	p := MakePlan(settled(w))
+	p := settledPlan(w)
 	if len(p.Refusals) > 0 || len(p.Steps) == 0 {
 		t.Fatalf("refused: %v, steps %v", p.Refusals, p.Steps)
 	}

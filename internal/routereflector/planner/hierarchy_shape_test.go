@@ -13,7 +13,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
-	"github.com/mooring-dev/mooring/internal/routereflector/gate"
 	"github.com/mooring-dev/mooring/internal/routereflector/health"
 	"github.com/mooring-dev/mooring/internal/routereflector/next"
 )
@@ -22,7 +21,7 @@ import (
 func TestShapeWhileTakingOver(t *testing.T) {
 	t.Parallel()
 	w := handMade(limited(24, 2, 12), 3)
-	p := MakePlan(settled(w))
+	p := settledPlan(w)
 	note := "24 nodes ask for 2 groups, and the topology stays flat as long as there is something left that spec.adopt names"
 	if p.Mode != v1alpha1.ModeFlat || len(p.Refusals) != 0 || !slices.Contains(rr.Messages(p.Notes), note) {
 		t.Errorf("%s, %+v, %q", p.Mode, p.Refusals, p.Notes)
@@ -38,22 +37,10 @@ func TestShapeWhileTakingOver(t *testing.T) {
 	asked.Topology.Spec.Mode = v1alpha1.ModeHierarchical
 	deep := w
 	deep.Peers = append(slices.Clone(w.Peers), foreignPeer("peer-with-route-reflectors", matching(func(map[string]string) bool { return true }), valued(handLabel, "true")))
-	for name, c := range map[string]struct {
-		w    rr.World
-		want string
-	}{
-		"Hierarchical": {
-			asked, "spec.adopt: spec.mode is Hierarchical, and reflectors are taken over by a flat topology; set spec.mode to Auto until nothing is left that it names",
-		},
-		"a hierarchy": {
-			deep, "spec.adopt: this topology is a hierarchy, and reflectors are taken over by a flat one; take it out, or adopt them with another topology",
-		},
-	} {
-		p := MakePlan(settled(c.w))
-		if len(p.Refusals) != 1 || p.Refusals[0] != (rr.Refusal{Reason: rr.ReasonCannotAdopt, Message: c.want}) || len(p.Steps) != 0 {
-			t.Errorf("%s: %+v, %v", name, p.Refusals, kinds(p.Steps))
-		}
-	}
+	refuses(t, settled(asked), "CannotAdopt: spec.adopt: spec.mode is Hierarchical, and reflectors are taken over by "+
+		"a flat topology; set spec.mode to Auto until nothing is left that it names")
+	refuses(t, settled(deep), "CannotAdopt: spec.adopt: this topology is a hierarchy, and reflectors are taken over by "+
+		"a flat one; take it out, or adopt them with another topology")
 }
 
 // Spines and the reflectors of all groups count as reflectors.
@@ -79,14 +66,14 @@ func TestShapeWhileFrozen(t *testing.T) {
 	half := withoutNodes(flat, others(flat)[:20]...)
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeHierarchical} {
 		half.Topology.Spec.Mode, half.Topology.Spec.Sizing.MaxClientsPerReflector = mode, 5
-		p := MakePlan(settled(half))
+		p := settledPlan(half)
 		if p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonNodesVanished {
 			t.Errorf("%s: %s, %v, %+v", mode, p.Mode, kinds(p.Steps), p.Refusals)
 		}
 	}
 	deep := remembering(inTheEnd(limited(40, 2, 10)))
-	groups := len(MakePlan(settled(deep)).Groups)
-	p := MakePlan(settled(withoutNodes(deep, others(deep)...)))
+	groups := len(settledPlan(deep).Groups)
+	p := settledPlan(withoutNodes(deep, others(deep)...))
 	if p.Mode != v1alpha1.ModeHierarchical || len(p.Groups) != groups || groups != 5 || len(p.Steps) != 0 || len(p.Refusals) != 1 {
 		t.Errorf("%s with %d groups, then %d; %v, %+v", p.Mode, groups, len(p.Groups), kinds(p.Steps), p.Refusals)
 	}
@@ -130,7 +117,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 			w = After(w, s)
 		}
 		w, _ = travel(t, w, nil)
-		if got := MakePlan(settled(w)); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 || len(w.Marked()) != 6 {
+		if got := settledPlan(w); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 || len(w.Marked()) != 6 {
 			t.Errorf("%s: afterwards %+v with %v", name, got.Checks, idsOf(w))
 		}
 	}
@@ -140,7 +127,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 	lost.Now, lost.Topology.Spec.Sizing.MaxClientsPerReflector = flat.Now.Add(2*time.Minute), 12
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeHierarchical} {
 		lost.Topology.Spec.Mode = mode
-		p := MakePlan(settled(lost))
+		p := settledPlan(lost)
 		if p.Mode != v1alpha1.ModeFlat || p.AtOnce != 1 || p.Steps[0].Kind != rr.MeshOn || len(p.Refusals) > 0 {
 			t.Errorf("%s: %s, %d at once of %v, %+v", mode, p.Mode, p.AtOnce, kinds(p.Steps), p.Refusals)
 		}
@@ -156,11 +143,11 @@ func TestExitOfAHierarchyRefused(t *testing.T) {
 	w := inTheEnd(limited(24, 2, 12))
 	now := metav1.NewTime(w.Now)
 	w.Topology.DeletionTimestamp, w.Topology.Spec.Sizing.MaxMeshNodes = &now, 10
-	if p := MakePlan(settled(w)); len(p.Steps) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonMeshTooLarge {
+	if p := settledPlan(w); len(p.Steps) != 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonMeshTooLarge {
 		t.Errorf("%v, %+v", kinds(p.Steps), p.Refusals)
 	}
 	w.Topology.Annotations = map[string]string{v1alpha1.ForceExitAnnotation: string(rr.ReasonMeshTooLarge)}
-	if p := MakePlan(settled(w)); len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOn || p.AtOnce != 1 {
+	if p := settledPlan(w); len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOn || p.AtOnce != 1 {
 		t.Errorf("by force: %v, %+v", kinds(p.Steps), p.Refusals)
 	}
 	w.Topology.Spec.Mesh = v1alpha1.MeshIgnore
@@ -169,30 +156,6 @@ func TestExitOfAHierarchyRefused(t *testing.T) {
 	if got := order(done); strings.Contains(got, "Join") || !strings.HasPrefix(got, "Demote Demote Demote Demote Demote Demote Release") ||
 		len(end.Marked()) != 0 || len(end.Peers) != 0 {
 		t.Errorf("without a mesh: %s", got)
-	}
-}
-
-// Writes to several clients are done in one round, each as it can be; a role is changed alone.
-func TestClientsAtOnce(t *testing.T) {
-	t.Parallel()
-	most := 0
-	travel(t, limited(40, 2, 10), func(before, _ rr.World, p rr.Plan) {
-		at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return !s.OfClient() })
-		if at < 0 {
-			at = len(p.Steps)
-		}
-		if p.AtOnce > max(at, 1) || p.AtOnce < 1 {
-			t.Errorf("%d at once of %v", p.AtOnce, kinds(p.Steps))
-		}
-		for _, s := range p.Steps[:p.AtOnce] {
-			if why := gate.Wait(&before, s, p.Reflectors); why != "" {
-				t.Errorf("%s at once, and it waits for %s", s, why)
-			}
-		}
-		most = max(most, p.AtOnce)
-	})
-	if most != maxClientSteps {
-		t.Errorf("%d at once are the most", most)
 	}
 }
 
@@ -205,7 +168,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	for _, name := range steady.Marked() {
 		gone.Topology.Status.Reflectors = append(gone.Topology.Status.Reflectors, v1alpha1.ReflectorStatus{Node: name, Role: string(rr.RoleReflector)})
 	}
-	p := MakePlan(settled(gone))
+	p := settledPlan(gone)
 	promoted := 0
 	for _, s := range p.Steps[:p.AtOnce] {
 		promoted += rr.Count(s.Kind == rr.Promote)
@@ -214,7 +177,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 		t.Errorf("%d groups, %d of %d at once: %v, %+v", len(p.Groups), promoted, want, kinds(p.Steps[:p.AtOnce]), p.Refusals)
 	}
 	w, _ := travel(t, gone, nil)
-	if got := MakePlan(settled(w)); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 {
+	if got := settledPlan(w); got.Checks.UnreachablePairs != 0 || got.Checks.MinSessionsPerClient != 2 {
 		t.Errorf("afterwards %+v", got.Checks)
 	}
 
@@ -229,7 +192,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 		}
 		// Where nobody can take its place it stays.
 		alone := with(with(steady, cordon, leaving), cordon, others(steady)...)
-		if p := MakePlan(settled(alone)); len(p.Steps) != 0 {
+		if p := settledPlan(alone); len(p.Steps) != 0 {
 			t.Errorf("group %s, with nobody else: %v", rr.GroupName(group), kinds(p.Steps))
 		}
 	}
@@ -242,7 +205,7 @@ func TestFreshNodesMakeNoGroup(t *testing.T) {
 	w = with(w, young(w.Now), others(w)...)
 	w.Topology.Spec.Sizing.MaxClientsPerReflector = 12
 	note := "24 nodes ask for 2 groups of 2 reflectors each and 2 spines, and only 3 nodes may be reflectors"
-	if p := MakePlan(settled(w)); p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || !slices.Contains(rr.Messages(p.Notes), note) {
+	if p := settledPlan(w); p.Mode != v1alpha1.ModeFlat || len(p.Steps) != 0 || !slices.Contains(rr.Messages(p.Notes), note) {
 		t.Errorf("%s, %v, %q", p.Mode, kinds(p.Steps), p.Notes)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/gate"
 	"github.com/mooring-dev/mooring/internal/routereflector/model"
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
@@ -45,69 +46,9 @@ func clientsOf(w rr.World) map[string]int {
 	return out
 }
 
-// travel carries out all that is to be done, with the checks of every write, and returns the world at its end.
-func travel(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, w rr.World, look func(before, after rr.World, p rr.Plan),
-) (rr.World, []rr.Step) {
-	t.Helper()
-	var done []rr.Step
-	for range 2000 {
-		var p rr.Plan
-		w, p = planned(w)
-		if len(p.Refusals) > 0 {
-			t.Fatalf("after %d steps: %+v\n%v", len(done), p.Refusals, kinds(done))
-		}
-		if len(p.Steps) == 0 {
-			if p.Waiting != "" {
-				t.Fatalf("in the end it waits for %s", p.Waiting)
-			}
-			return w, done
-		}
-		if outlasts(&w) {
-			continue
-		}
-		if p.Waiting != "" {
-			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
-		}
-		if len(done) == 0 || done[len(done)-1].Kind != p.Steps[0].Kind {
-			asksWhomItWaitsFor(t, w)
-		}
-		after := After(w, p.Steps[0])
-		if look != nil {
-			look(w, after, p)
-		}
-		done = append(done, p.Steps[0])
-		w = after
-	}
-	t.Fatalf("no end after %d steps: %v", len(done), kinds(done[len(done)-20:]))
-	return w, done
-}
-
-// asksWhomItWaitsFor checks that a step which waits for a report asks for it: in a cluster nobody else does.
-func asksWhomItWaitsFor(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, w rr.World,
-) {
-	t.Helper()
-	w.Sightings = nil
-	p := MakePlan(w)
-	if _, who, found := strings.Cut(p.Waiting, "reflector "); found {
-		if who, waits := strings.CutSuffix(who, " has not reported its sessions"); waits && !slices.Contains(p.Witnesses, who) {
-			t.Fatalf("%s waits for %s, and %v are asked", p.Steps[0], who, p.Witnesses)
-		}
-	}
-}
-
 // guarded checks a write: nobody but a node that changes its role loses a path, clients keep their sessions, reflectors of different groups have none, and
 // no ID changes while its node is a reflector.
-func guarded(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, least int,
-) func(before, after rr.World, p rr.Plan) {
+func guarded(t tester, least int) func(before, after rr.World, p rr.Plan) {
 	return func(before, after rr.World, p rr.Plan) {
 		t.Helper()
 		step := p.Steps[0]
@@ -135,11 +76,7 @@ func guarded(t interface {
 }
 
 // tree checks that reflectors of different groups have no session, and that those of a group have one ID, which no other group has.
-func tree(w rr.World, t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, networks []*reachability.Network, step rr.Step,
-) {
+func tree(w rr.World, t tester, networks []*reachability.Network, step rr.Step) {
 	t.Helper()
 	of := map[string]int{}
 	for i := range w.Nodes {
@@ -211,70 +148,17 @@ func peerNames(w rr.World) map[string]rr.PeerSpec {
 	return out
 }
 
-// A hierarchy is made on a running mesh as well, and ends in one.
-func TestHierarchyOnARunningMesh(t *testing.T) {
-	t.Parallel()
-	w := limited(40, 3, 12)
-	w, done := travel(t, w, guarded(t, 1))
-	if last := done[len(done)-1]; last.Kind != rr.MeshOff {
-		t.Errorf("the last step is %s", last)
-	}
-	if of := clientsOf(w); len(of) != 3 || max(of["1"], of["2"], of["3"]) > 12 || of["1"]+of["2"]+of["3"] != 32 {
-		t.Errorf("%v", of)
-	}
-	now := metav1.NewTime(w.Now)
-	w.Topology.DeletionTimestamp = &now
-	w, _ = travel(t, w, guarded(t, 1))
-	if len(w.Peers) != 0 || len(w.Marked()) != 0 || !w.Mesh.On {
-		t.Errorf("something is left: %v %v", peerNames(w), w.Marked())
-	}
-	for i := range w.Nodes {
-		if len(w.Nodes[i].Labels) != 3 || w.Nodes[i].ClusterID != "" {
-			t.Errorf("%s: %v %s", w.Nodes[i].Name, w.Nodes[i].Labels, w.Nodes[i].ClusterID)
-		}
-	}
-}
-
-// A node that is added costs one write, to its own labels; nobody else's change. Where a group has its share by then, one BGPPeer lets the next nodes
-// into another.
-func TestANewNodeInAHierarchy(t *testing.T) {
-	t.Parallel()
-	w, _ := travel(t, limited(40, 3, 40), nil)
-	w.Topology.Spec.Sizing.MaxClientsPerReflector = 20
-	w, _ = travel(t, w, nil)
-	reopened, added := 0, 5
-	for i := range added {
-		fresh := machine(1000+i, 3)
-		w.Nodes = append(slices.Clone(w.Nodes), fresh)
-		if c := MakePlan(settled(w)).Checks; c.UnreachablePairs != 0 || c.MinSessionsPerClient < 2 {
-			t.Fatalf("before any write the new node has no path: %+v", c)
-		}
-		var done []rr.Step
-		w, done = travel(t, w, guarded(t, 1))
-		for _, s := range done {
-			switch {
-			case s.Kind == rr.Assign && s.Node == fresh.Name:
-			case s.Kind == rr.EnsurePeer && s.Peer.Name == "main-clients":
-				reopened++
-			default:
-				t.Errorf("%s for a new node", s)
-			}
-		}
-	}
-	if reopened > 1 {
-		t.Errorf("%d BGPPeers were written for %d nodes", reopened, added)
-	}
-}
-
 // From the mesh to a hierarchy each client is written to once: the first group gathers all clients until each has a label
 // and its sessions with its own group, so that nobody moves. The end of the topology is safe at any point of that.
 func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 	t.Parallel()
-	for _, size := range []struct{ nodes, limit, groups int }{{24, 12, 2}, {60, 12, 5}, {90, 50, 2}} {
+	for _, size := range []struct{ nodes, limit, groups int }{{24, 12, 2}, {42, 6, 5}, {36, 20, 2}} {
 		start, look := limited(size.nodes, 3, size.limit), guarded(t, 1)
 		var gathering []rr.World
+		most := 0
 		end, done := travel(t, start, func(before, after rr.World, p rr.Plan) {
 			look(before, after, p)
+			most = max(most, atOnce(t, before, p))
 			if after.Roster().Gathers {
 				gathering = append(gathering, after)
 			}
@@ -286,17 +170,51 @@ func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 		if clients := end.Clients(); writes != clients || len(end.PresentGroups()) != size.groups || end.Roster().Gathers {
 			t.Errorf("%d writes to %d clients of %d groups", writes, clients, len(end.PresentGroups()))
 		}
+		for g, count := range clientsOf(end) {
+			if count > size.limit {
+				t.Errorf("group %s has %d clients: %v", g, count, clientsOf(end))
+			}
+		}
+		if most != maxClientSteps {
+			t.Errorf("%d at once are the most", most)
+		}
+		if last := done[len(done)-1]; last.Kind != rr.MeshOff {
+			t.Errorf("the last step is %s", last)
+		}
 		if len(gathering) == 0 {
 			t.Errorf("of %d nodes the first group gathered none", size.nodes)
 		}
 		now := metav1.NewTime(start.Now)
 		for i := 0; i < len(gathering); i += 9 {
 			gathering[i].Topology.DeletionTimestamp = &now
-			if left, _ := carryOut(t, gathering[i], guarded(t, 0)); len(left.Marked()) > 0 || len(left.Peers) > 0 {
+			left, ended := carryOut(t, gathering[i], guarded(t, 0))
+			if len(left.Marked()) > 0 || len(left.Peers) > 0 {
 				t.Errorf("after %d steps: %v are left", i, left.Marked())
+			}
+			if slices.ContainsFunc(ended, func(s rr.Step) bool { return s.Kind == rr.Assign }) {
+				t.Errorf("after %d steps the end gives clients a group: %v", i, kinds(ended))
 			}
 		}
 	}
+}
+
+// atOnce is how many writes are done in one round: those to several clients, each of which may be done now; a role is
+// changed alone.
+func atOnce(t *testing.T, w rr.World, p rr.Plan) int {
+	t.Helper()
+	at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return !s.OfClient() })
+	if at < 0 {
+		at = len(p.Steps)
+	}
+	if p.AtOnce > max(at, 1) || p.AtOnce < 1 {
+		t.Errorf("%d at once of %v", p.AtOnce, kinds(p.Steps))
+	}
+	for _, s := range p.Steps[:p.AtOnce] {
+		if why := gate.Wait(&w, s, p.Reflectors); why != "" {
+			t.Errorf("%s at once, and it waits for %s", s, why)
+		}
+	}
+	return p.AtOnce
 }
 
 // The first group goes on gathering until each client has its sessions with its own group.
@@ -345,7 +263,7 @@ func TestAReflectorWithoutSpinesGoesBeforeItsClients(t *testing.T) {
 	})
 	w.Topology.Spec.Mode = v1alpha1.ModeFlat
 	w, done := carryOut(t, w, safe(t))
-	if p := MakePlan(settled(w)); len(kept) != 2 || len(p.Steps)+len(p.Refusals) > 0 {
+	if p := settledPlan(w); len(kept) != 2 || len(p.Steps)+len(p.Refusals) > 0 {
 		t.Fatalf("of %v, after %v: %v, %v", kept, kinds(done), p.Steps, p.Refusals)
 	}
 	joined := slices.Index(kinds(done), "Join Node/"+kept[false])

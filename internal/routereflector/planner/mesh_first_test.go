@@ -107,11 +107,11 @@ func TestReflectorsComeBackFromAnEmergency(t *testing.T) {
 	w = settled(w)
 	w = After(w, MakePlan(w).Steps[0])
 	w.Now = w.Now.Add(20 * time.Second)
-	if p := MakePlan(settled(w)); len(p.Steps) != 0 || p.Emergency == nil {
+	if p := settledPlan(w); len(p.Steps) != 0 || p.Emergency == nil {
 		t.Errorf("while they are gone: %v, %+v", kinds(p.Steps), p.Emergency)
 	}
 	back := with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, before...)
-	p := MakePlan(settled(back))
+	p := settledPlan(back)
 	want := "all reflectors were lost, and the mesh stays on until " + w.Now.Add(health.MeshStays).Format(time.RFC3339)
 	if order(p.Steps) != "MeshOff" || !strings.HasPrefix(p.Waiting, want) {
 		t.Errorf("%v waits for %q", kinds(p.Steps), p.Waiting)
@@ -121,7 +121,7 @@ func TestReflectorsComeBackFromAnEmergency(t *testing.T) {
 	}
 	late := with(back, silentSince(back.Now.Add(health.MeshStays-10*time.Second)), before[0])
 	late.Now = late.Now.Add(health.MeshStays)
-	if p := MakePlan(settled(late)); order(p.Steps) != "MeshOff" || !p.Lasting || !strings.Contains(p.Waiting, "until "+before[0]+" is Ready again") {
+	if p := settledPlan(late); order(p.Steps) != "MeshOff" || !p.Lasting || !strings.Contains(p.Waiting, "until "+before[0]+" is Ready again") {
 		t.Errorf("while one may still come back: %v waits for %q", kinds(p.Steps), p.Waiting)
 	}
 	back.Now = back.Now.Add(health.MeshStays)
@@ -131,72 +131,12 @@ func TestReflectorsComeBackFromAnEmergency(t *testing.T) {
 	}
 }
 
-// Where no emergency was, the mesh goes off without a minute's wait, whatever the stabilization.
-func TestNoFloorWithoutAnEmergency(t *testing.T) {
-	t.Parallel()
-	w := cluster(9, 3)
-	w.Topology.Spec.Failure.Stabilization = &metav1.Duration{}
-	for p := MakePlan(settled(w)); len(p.Steps) > 0; p = MakePlan(settled(w)) {
-		if p.Waiting != "" {
-			t.Fatalf("%s waits for %s", p.Steps[0], p.Waiting)
-		}
-		w = After(w, p.Steps[0])
-	}
-	if w.Mesh.On {
-		t.Error("the mesh is on")
-	}
-}
-
-// An emergency is carried to its end by nodes that have not been Ready for long, if there are no others, anyone who goes on with it after each write.
-func TestAnEmergencyIsCarriedThrough(t *testing.T) {
-	t.Parallel()
-	steady, _ := drifting(t)
-	w := withoutNodes(steady, steady.Marked()...)
-	w.Topology.Spec.Failure.Stabilization = &metav1.Duration{Duration: 24 * time.Hour}
-	w, done := carryOut(t, w, func(_, after rr.World, _ rr.Plan) {
-		if p := MakePlan(settled(after)); len(p.Steps) == 0 && after.Mesh.On {
-			t.Errorf("left half-way: %+v", p.Refusals)
-		}
-	})
-	if got := order(done); got != "MeshOn Promote Promote Promote MeshOff" || w.Mesh.On || len(w.Marked()) != 3 {
-		t.Errorf("%s", got)
-	}
-}
-
-// A mesh that somebody turns off in an emergency is turned on again, although the status names no reflector any more.
-func TestTheMeshIsTurnedOffInAnEmergency(t *testing.T) {
-	t.Parallel()
-	steady, _ := drifting(t)
-	w := withoutNodes(steady, steady.Marked()...)
-	w = After(w, MakePlan(w).Steps[0])
-	w.Mesh.On, w.Topology.Status.Reflectors = false, nil
-	if p := MakePlan(w); len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOn || p.Emergency == nil {
-		t.Errorf("%v, %+v", kinds(p.Steps), p.Emergency)
-	}
-}
-
-// A client that no reflector can have a session with does not switch off the check that others keep enough of theirs.
-func TestAJammedClientDoesNotLowerTheLeast(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(9, 3), nil)
-	jammed := others(w)[0]
-	n, _ := w.Node(jammed)
-	w.Peers = append(slices.Clone(w.Peers), rr.Peer{Name: "wrong", PeerIP: n.IPv4, ASNumber: 65001})
-	if got := model.Judge(&w, model.StateOf(w)).Checks.MinSessionsPerClient; got != 3 {
-		t.Errorf("the least is %d", got)
-	}
-}
-
 // A node of another AS without a session holds no step up while the mesh is off: it is cut off already.
 func TestANodeOfItsOwnASHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, cluster(9, 3), nil)
 	own := others(w)[0]
-	w = settled(with(w, func(n *rr.Node) { n.AS, n.ForeignAS = 65001, true }, own))
-	n, _ := w.Node(own)
-	for i := range w.Sightings {
-		delete(w.Sightings[i].Established, n.IPv4)
-	}
+	w = apart(settled(with(w, otherAS, own)), own)
 	for _, kind := range []rr.Kind{rr.Promote, rr.Demote} {
 		if why := gate.Wait(&w, rr.Step{Kind: kind}, MakePlan(w).Reflectors); why != "" {
 			t.Errorf("%s waits: %s", kind, why)
@@ -234,6 +174,14 @@ func TestAnEmergencyIsRemembered(t *testing.T) {
 	}
 }
 
+// comeBack is the world in which nodes are Ready again after a time, and have been for another.
+func comeBack(w rr.World, after, since time.Duration, names ...string) rr.World {
+	w.Now = w.Now.Add(after)
+	w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, names...)
+	w.Now = w.Now.Add(since)
+	return w
+}
+
 // Two nodes of one other AS, which came after the mesh had gone, have no path to each other. An emergency gives them one, and is over all the same. What came
 // in the emergency keeps the mesh on.
 func TestWhatWasPartedBeforeAnEmergency(t *testing.T) {
@@ -250,11 +198,7 @@ func TestWhatWasPartedBeforeAnEmergency(t *testing.T) {
 		if first := MakePlan(w).Steps[0]; first.Kind != rr.MeshOn {
 			t.Fatalf("%s: %s", name, first)
 		}
-		w = After(w, MakePlan(w).Steps[0])
-		w.Now = w.Now.Add(20 * time.Second)
-		w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, before...)
-		w.Now = w.Now.Add(health.MeshStays)
-		w, done := carryOut(t, w, nil)
+		w, done := carryOut(t, comeBack(After(w, MakePlan(w).Steps[0]), 20*time.Second, health.MeshStays, before...), nil)
 		if p := MakePlan(w); w.Mesh.On != c.on || (p.Emergency != nil) != c.on || c.on != (len(p.Refusals) == 1 && p.Refusals[0].Reason == rr.ReasonUnsafe) {
 			t.Errorf("%s: the mesh is on: %v after %v, %+v, %+v", name, w.Mesh.On, kinds(done), p.Emergency, p.Refusals)
 		}
@@ -281,17 +225,11 @@ func TestAForeignReflectorDiedInTheEmergency(t *testing.T) {
 	if first := MakePlan(w).Steps[0]; first.Kind != rr.MeshOn {
 		t.Fatalf("first %s", first)
 	}
-	w = After(w, MakePlan(w).Steps[0])
-	w.Now = w.Now.Add(20 * time.Second)
-	w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, own...)
-	w.Now = w.Now.Add(health.MeshStays)
-	w, done := carryOut(t, w, nil)
+	w, done := carryOut(t, comeBack(After(w, MakePlan(w).Steps[0]), 20*time.Second, health.MeshStays, own...), nil)
 	if p := MakePlan(w); !w.Mesh.On || p.Emergency == nil || len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonUnsafe {
 		t.Errorf("the mesh is on: %v after %v, %+v, %+v", w.Mesh.On, kinds(done), p.Emergency, p.Refusals)
 	}
-	w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, x[0])
-	w.Now = w.Now.Add(time.Hour)
-	w, done = carryOut(t, w, nil)
+	w, done = carryOut(t, comeBack(w, 0, time.Hour, x[0]), nil)
 	if got := MakePlan(w).Checks.UnreachablePairs; order(done) != "MeshOff" || w.Mesh.On || got != 0 {
 		t.Errorf("once it is back: %v, %d pairs without a path", kinds(done), got)
 	}

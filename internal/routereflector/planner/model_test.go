@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,12 @@ func machine(i, zones int) rr.Node {
 func settled(w rr.World) rr.World {
 	w, _ = planned(w)
 	return w
+}
+
+// settledPlan is the plan of the settled world.
+func settledPlan(w rr.World) rr.Plan {
+	_, p := planned(w)
+	return p
 }
 
 // networks are the sessions that there are once everything has settled, by family.
@@ -165,41 +172,90 @@ func say(w rr.World, name string, networks []*reachability.Network, routes bool)
 // block is the one network of pods of a node; that it lies around the node's address does no harm in a model.
 func block(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// carryOut plans and applies until nothing remains, and returns the steps.
-func carryOut(t interface {
+// tester is what tests and cases of properties have in common.
+type tester interface {
 	Helper()
 	Fatalf(string, ...any)
-}, w rr.World, look func(before, after rr.World, p rr.Plan),
+}
+
+// look sees a write: the worlds before and after it, and the plan whose first step it is.
+type look = func(before, after rr.World, p rr.Plan)
+
+// carryOut plans and applies until nothing remains to be done or it is refused, and returns the steps.
+func carryOut(t tester, w rr.World, look look) (rr.World, []rr.Step) {
+	t.Helper()
+	return carry(t, w, 200, func(rr.Refusal) bool { return false }, look)
+}
+
+// travel is carryOut for plans of which nothing may be refused.
+func travel(t tester, w rr.World, look look) (rr.World, []rr.Step) {
+	t.Helper()
+	var last rr.Kind
+	return carry(t, w, 2000, func(rr.Refusal) bool { return true }, func(before, after rr.World, p rr.Plan) {
+		if p.Steps[0].Kind != last {
+			asksWhomItWaitsFor(t, before)
+		}
+		if last = p.Steps[0].Kind; look != nil {
+			look(before, after, p)
+		}
+	})
+}
+
+// arrive is carryOut for plans that may lack nodes, but have no step that is refused as unsafe.
+func arrive(t tester, w rr.World, look look) (rr.World, []rr.Step) {
+	t.Helper()
+	return carry(t, w, 600, func(r rr.Refusal) bool { return r.Reason == rr.ReasonUnsafe }, look)
+}
+
+// carry plans and applies until nothing remains, in at most so many steps, none of which may wait, nor its plan have a
+// refusal that is wrong.
+func carry(
+	t tester, w rr.World, most int, wrong func(rr.Refusal) bool, look look,
 ) (rr.World, []rr.Step) {
 	t.Helper()
 	var done []rr.Step
-	for range 200 {
+	for range most {
 		var p rr.Plan
 		w, p = planned(w)
-		if len(p.Steps) == 0 {
-			return w, done
+		if slices.ContainsFunc(p.Refusals, wrong) {
+			t.Fatalf("after %d steps: %+v\n%v", len(done), p.Refusals, kinds(done))
 		}
-		if outlasts(&w) {
+		if outlasts(&w, p) {
 			continue
 		}
 		if p.Waiting != "" {
-			t.Fatalf("after %d steps %s waits for %s", len(done), p.Steps[0], p.Waiting)
+			t.Fatalf("after %d steps %v waits for %s\n%v", len(done), p.Steps, p.Waiting, kinds(done))
+		}
+		if len(p.Steps) == 0 {
+			return w, done
 		}
 		w.Topology.Status.Spares = p.Spares // as the controller writes it before the step
 		after := After(w, p.Steps[0])
 		if look != nil {
 			look(w, after, p)
 		}
-		done = append(done, p.Steps[0])
-		w = after
+		w, done = after, append(done, p.Steps[0])
 	}
-	t.Fatalf("no end after %d steps: %v", len(done), done)
+	t.Fatalf("no end after %d steps: %v", len(done), kinds(done))
 	return w, done
 }
 
-// outlasts lets the time pass for which the mesh stays on after an emergency; it is false where nothing waits for that.
-func outlasts(w *rr.World) bool {
-	if p := MakePlan(*w); len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOff || p.Waiting == "" || p.Waiting != gate.MeshStays(w) {
+// asksWhomItWaitsFor checks that a step which waits for a report asks for it: in a cluster nobody else does.
+func asksWhomItWaitsFor(t tester, w rr.World) {
+	t.Helper()
+	w.Sightings = nil
+	p := MakePlan(w)
+	if _, who, found := strings.Cut(p.Waiting, "reflector "); found {
+		if who, waits := strings.CutSuffix(who, " has not reported its sessions"); waits && !slices.Contains(p.Witnesses, who) {
+			t.Fatalf("%s waits for %s, and %v are asked", p.Steps[0], who, p.Witnesses)
+		}
+	}
+}
+
+// outlasts lets the time pass for which the mesh stays on after an emergency; it is false where the plan does not wait
+// for that, or may not.
+func outlasts(w *rr.World, p rr.Plan) bool {
+	if p.Emergency == nil || len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOff || p.Waiting == "" || p.Waiting != gate.MeshStays(w) {
 		return false
 	}
 	w.Now = w.Now.Add(health.MeshStays)
@@ -228,6 +284,9 @@ func anyWorld(t *rapid.T, most int) rr.World {
 		trouble(t, n)
 	}
 	numbers(t, &w)
+	if rapid.IntRange(0, 3).Draw(t, "no stabilization") == 0 {
+		w.Topology.Spec.Failure.Stabilization = &metav1.Duration{}
+	}
 	if rapid.Bool().Draw(t, "redundancy set") {
 		r := int32(rapid.IntRange(2, 4).Draw(t, "redundancy"))
 		w.Topology.Spec.Redundancy = &r

@@ -43,9 +43,9 @@ type history struct {
 	changes, writes int
 }
 
-// newHistory draws a cluster: mostly small ones, now and then one of up to 2,000 nodes.
-func newHistory(t *rapid.T) *history {
-	most := rapid.SampledFrom([]int{8, 8, 16, 16, 16, 30, 30, 60, 60, 2000}).Draw(t, "most")
+// newHistory draws a cluster: mostly small ones, now and then a large one, of more nodes than may have a mesh.
+func newHistory(t *rapid.T, large int) *history {
+	most := rapid.SampledFrom([]int{8, 8, 16, 16, 16, 30, 30, 60, 60, large}).Draw(t, "most")
 	h := &history{
 		T: t, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), cut: map[[2]netip.Addr]bool{}, foreign: map[string]bool{},
 		dead: map[string]bool{},
@@ -228,12 +228,13 @@ func (h *history) isCut(a, b netip.Addr) bool {
 // step carries out the next step if there is one that waits for nothing, and checks it. It is false at the end.
 func (h *history) step() bool {
 	w := h.settled()
-	if outlasts(&w) {
+	p := MakePlan(w)
+	if outlasts(&w, p) {
 		h.world.Now = w.Now
 		w = h.settled()
+		p = MakePlan(w)
 	}
-	p := MakePlan(w)
-	if again := MakePlan(h.settled()); !cmp.Equal(p, again, compared()) {
+	if again := MakePlan(w); !cmp.Equal(p, again, compared()) {
 		h.Fatalf("a new process plans otherwise: %s", cmp.Diff(p, again, compared()))
 	}
 	if len(p.Steps) == 0 || p.Waiting != "" {
@@ -316,8 +317,9 @@ func (h *history) bounded(before, after rr.World, p rr.Plan) {
 // comes to its end, with no more writes than a fixed number for each thing that happened.
 func TestChurnDuringThePlan(t *testing.T) {
 	t.Parallel()
+	large := cases.Number(t, 400, 2000, 2000)
 	cases.Check(t, func(t *rapid.T) {
-		h := newHistory(t)
+		h := newHistory(t, large)
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
 			for range h.random.IntN(3) {
 				h.step()
@@ -340,29 +342,6 @@ func TestChurnDuringThePlan(t *testing.T) {
 	})
 }
 
-// A node that falls ill and gets well within the grace period, again and again, causes no write.
-func TestFlappingWritesNothing(t *testing.T) {
-	t.Parallel()
-	cases.Check(t, func(t *rapid.T) {
-		w, _ := carryOut(t, spareless(cluster(rapid.IntRange(4, 20).Draw(t, "nodes"), 3)), nil)
-		grace := w.Topology.Spec.Failure.UnreachableGrace.Duration
-		for range 10 {
-			who := rapid.SampledFrom(w.Marked()).Draw(t, "who")
-			at := slices.IndexFunc(w.Nodes, func(n rr.Node) bool { return n.Name == who })
-			w.Nodes = slices.Clone(w.Nodes)
-			w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionUnknown, w.Now
-			w.Now = w.Now.Add(time.Duration(rapid.IntRange(0, int(grace/time.Second)-1).Draw(t, "ill")) * time.Second)
-			if p := MakePlan(settled(w)); len(p.Steps) != 0 {
-				t.Fatalf("within its grace period: %v", p.Steps)
-			}
-			w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionTrue, w.Now
-			if p := MakePlan(settled(w)); len(p.Steps) != 0 {
-				t.Fatalf("well again: %v", p.Steps)
-			}
-		}
-	})
-}
-
 // A client that comes, goes or is relabeled moves nobody else: not one write.
 func TestClientsMoveNobody(t *testing.T) {
 	t.Parallel()
@@ -380,7 +359,7 @@ func TestClientsMoveNobody(t *testing.T) {
 			}
 			w.Nodes = slices.Delete(slices.Clone(w.Nodes), at, at+1)
 		}
-		p := MakePlan(settled(w))
+		p := settledPlan(w)
 		if len(p.Steps) != 0 || !slices.Equal(w.Marked(), before) || p.Checks.UnreachablePairs != 0 {
 			t.Fatalf("%v %+v", p.Steps, p.Checks)
 		}
@@ -436,28 +415,4 @@ type counting struct {
 func (c counting) Evaluate(labels map[string]string) bool {
 	*c.count++
 	return c.Matcher.Evaluate(labels)
-}
-
-// Two reflectors without a session with each other hold the next step back, although each has all its clients: neither is cut off.
-func TestReflectorsWithoutEachOther(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(9, 3), nil)
-	four := int32(4)
-	w.Topology.Spec.Redundancy = &four
-	w = settled(w)
-	if p := MakePlan(w); len(p.Steps) == 0 || p.Waiting != "" {
-		t.Fatalf("%v waits for %q", p.Steps, p.Waiting)
-	}
-	reflectors := w.Marked()
-	for _, s := range w.Sightings {
-		for _, name := range reflectors {
-			if n, _ := w.Node(name); n.Name != s.Node {
-				delete(s.Established, n.IPv4)
-			}
-		}
-	}
-	want := fmt.Sprintf("reflector %s has no Established session with %s, %s", reflectors[0], reflectors[1], reflectors[2])
-	if got := MakePlan(w).Waiting; got != want {
-		t.Errorf("it waits for %q, want %q", got, want)
-	}
 }

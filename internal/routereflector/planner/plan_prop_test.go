@@ -51,7 +51,7 @@ func churn(t *rapid.T, w rr.World) rr.World {
 }
 
 // safe: no pair without a change of role loses its path, for a moment or for good, and clients keep their sessions.
-func safe(t interface{ Fatalf(string, ...any) }) func(before, after rr.World, p rr.Plan) {
+func safe(t tester) func(before, after rr.World, p rr.Plan) {
 	return func(before, after rr.World, p rr.Plan) {
 		step := p.Steps[0]
 		if honest := before.Honest(); len(honest.Nodes) < len(before.Nodes) { // as the plan does
@@ -91,53 +91,75 @@ func rest(p rr.Plan) []rr.Step {
 // with the same steps.
 func TestAnyCluster(t *testing.T) {
 	t.Parallel()
-	cases.Check(t, func(t *rapid.T) {
-		w := anyWorld(t, 14)
-		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
-			var expected []rr.Step
-			var at time.Time
-			w, _ = carryOut(t, w, func(before, after rr.World, p rr.Plan) {
-				safe(t)(before, after, p)
-				if expected != nil && at.Equal(before.Now) { // else time has passed for which the mesh stays on
-					if diff := cmp.Diff(expected, p.Steps, compared(), cmpopts.IgnoreFields(rr.Step{}, "Reason")); diff != "" {
-						t.Fatalf("a new process has another plan: %s", diff)
-					}
-				}
-				expected, at = rest(p), before.Now
-			})
-			again := MakePlan(settled(w))
-			if len(again.Steps) != 0 {
-				t.Fatalf("not idempotent: %v", again.Steps)
+	cases.Check(t, func(t *rapid.T) { lives(t, anyWorld(t, 14), 4, nil) })
+}
+
+// lives lets things happen to a cluster up to so many times, each of which its plan must come to terms with; modest
+// checks each step.
+func lives(t *rapid.T, w rr.World, most int, modest func(before, after rr.World, p rr.Plan)) {
+	for range rapid.IntRange(1, most).Draw(t, "rounds") {
+		var expected []rr.Step
+		var at time.Time
+		w, _ = carryOut(t, w, func(before, after rr.World, p rr.Plan) {
+			safe(t)(before, after, p)
+			if modest != nil {
+				modest(before, after, p)
 			}
-			w = churn(t, w)
+			if expected != nil && at.Equal(before.Now) { // else time has passed for which the mesh stays on
+				if diff := cmp.Diff(expected, p.Steps, compared(), cmpopts.IgnoreFields(rr.Step{}, "Reason")); diff != "" {
+					t.Fatalf("a new process has another plan: %s", diff)
+				}
+			}
+			expected, at = rest(p), before.Now
+		})
+		if again := settledPlan(w); len(again.Steps) != 0 {
+			t.Fatalf("not idempotent: %v", again.Steps)
 		}
-	})
+		w = churn(t, w)
+	}
 }
 
 // The order in which the world is listed decides nothing.
 func TestOrderBlind(t *testing.T) {
 	t.Parallel()
-	cases.Check(t, func(t *rapid.T) {
-		w := anyWorld(t, 20)
-		for range rapid.IntRange(0, 6).Draw(t, "steps done") {
-			var p rr.Plan
-			w, p = planned(w)
-			if len(p.Steps) == 0 {
-				break
-			}
-			w = After(w, p.Steps[0])
-		}
-		want := MakePlan(w)
-		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		other := w
-		other.Nodes, other.Peers, other.Sightings = slices.Clone(w.Nodes), slices.Clone(w.Peers), slices.Clone(w.Sightings)
-		random.Shuffle(len(other.Nodes), func(i, j int) { other.Nodes[i], other.Nodes[j] = other.Nodes[j], other.Nodes[i] })
-		random.Shuffle(len(other.Peers), func(i, j int) { other.Peers[i], other.Peers[j] = other.Peers[j], other.Peers[i] })
-		random.Shuffle(len(other.Sightings), func(i, j int) { other.Sightings[i], other.Sightings[j] = other.Sightings[j], other.Sightings[i] })
-		if diff := cmp.Diff(want, MakePlan(other), compared()); diff != "" {
-			t.Fatal(diff)
-		}
-	})
+	for name, draw := range map[string]func(*rapid.T) rr.World{
+		"flat": func(t *rapid.T) rr.World { return anyWorld(t, 20) }, "hierarchy": anyHierarchy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cases.Check(t, func(t *rapid.T) {
+				w := draw(t)
+				for left := rapid.IntRange(0, 25).Draw(t, "steps done"); left > 0; {
+					var p rr.Plan
+					w, p = planned(w)
+					if len(p.Steps) == 0 {
+						break
+					}
+					for _, step := range p.Steps[:min(left, len(p.Steps))] {
+						w, left = After(w, step), left-1
+					}
+				}
+				orderBlind(t, w)
+				orderBlind(t, settled(w))
+			})
+		})
+	}
+}
+
+// orderBlind checks that a world listed in another order has the same plan.
+func orderBlind(t *rapid.T, w rr.World) {
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+	other := w
+	other.Nodes, other.Peers, other.Sightings = shuffled(random, w.Nodes), shuffled(random, w.Peers), shuffled(random, w.Sightings)
+	if diff := cmp.Diff(MakePlan(w), MakePlan(other), compared()); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func shuffled[T any](random *rand.Rand, list []T) []T {
+	list = slices.Clone(list)
+	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
 }
 
 // What is not the topology's is never in a step.

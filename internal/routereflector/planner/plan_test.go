@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
-	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
 // The order that loses nothing: BGPPeers, reflectors one at a time, the mesh last.
@@ -64,141 +64,172 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// A new node is selected by what is there already.
-func TestANewNodeNeedsNoWrite(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(10, 3), nil)
-	for i := 10; i < 30; i++ {
-		w.Nodes = append(w.Nodes, machine(i, 3))
-	}
-	if p := MakePlan(settled(w)); len(p.Steps) != 0 || p.Checks.UnreachablePairs != 0 {
-		t.Errorf("%v %+v", p.Steps, p.Checks)
-	}
-}
-
-func TestADeadReflectorIsReplaced(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, spareless(cluster(10, 3)), nil)
-	dead := w.Marked()[0]
-	at := slices.IndexFunc(w.Nodes, func(n rr.Node) bool { return n.Name == dead })
-	w.Nodes[at].Ready, w.Nodes[at].ReadySince = corev1.ConditionUnknown, w.Now
-	w.Now = w.Now.Add(59 * time.Second)
-	if p := MakePlan(settled(w)); len(p.Steps) != 0 {
-		t.Fatalf("within its grace period: %v", p.Steps)
-	}
-	w.Now = w.Now.Add(time.Second)
-	talking := settled(w)
-	for i := range talking.Sightings {
-		talking.Sightings[i].Established[w.Nodes[at].IPv4] = true
-	}
-	if p := MakePlan(talking); len(p.Steps) != 0 {
-		t.Fatalf("the others talk with it: %v", p.Steps)
-	}
-	silent := w
-	silent.Sightings = nil
-	if p := MakePlan(silent); len(p.Steps) != 0 {
-		t.Fatalf("nobody was asked: %v", p.Steps)
-	}
-	_, done := carryOut(t, w, nil)
-	if len(done) != 2 || done[0].Kind != rr.Promote || done[1].Kind != rr.Demote || done[1].Node != dead {
-		t.Errorf("%v", kinds(done))
-	}
-}
-
+// A step waits for the reports of all reflectors that are to stay, and for the sessions of each with all clients and
+// with each other: what one said a moment before, as a member of the mesh, is not a response. The mesh waits for
+// clients that nobody samples and for those of another AS as well, and what somebody else's reflectors are adopted from
+// does not go before the sessions of the topology's own are seen. Who is waited for is asked.
 func TestStepsWait(t *testing.T) {
 	t.Parallel()
 	w := cluster(4, 1)
 	for range 2 { // two BGPPeers
-		w = After(settled(w), MakePlan(settled(w)).Steps[0])
+		w = After(settled(w), settledPlan(w).Steps[0])
 	}
 	before := settled(w)
-	promote := MakePlan(before).Steps[0]
-	first := promote.Node
-	w = After(before, promote)
-	w.Sightings = []rr.Sighting{say(before, first, []*reachability.Network{rr.AddressFamilies()[0].Network(before.Nodes, before.Peers, true), rr.AddressFamilies()[1].Network(before.Nodes, before.Peers, true)}, false)}
-	// What it said a moment before, as a member of the mesh, is not a response.
-	if got := MakePlan(w).Waiting; !strings.HasPrefix(got, "reflector "+first+" has no Established session with ") {
-		t.Errorf("%q", got)
+	first := MakePlan(before).Steps[0].Node
+	w = After(before, MakePlan(before).Steps[0])
+	silent, member, all := w, w, settled(w)
+	silent.Sightings, member.Sightings = nil, []rr.Sighting{say(before, first, networks(before), false)}
+	client := others(w)[0]
+
+	four, _ := carryOut(t, cluster(9, 3), nil)
+	four.Topology.Spec.Redundancy = new(int32(4))
+	four = settled(four)
+	reflectors, parted := four.Marked(), four
+	for _, name := range reflectors {
+		parted = apart(parted, name)
 	}
-	w.Sightings = nil
-	if got, want := MakePlan(w).Waiting, "reflector "+first+" has not reported its sessions"; got != want {
-		t.Errorf("%q, want %q", got, want)
+
+	last := beforeMeshOff(t, 12, 3)
+	p := MakePlan(last)
+	unsampled := slices.DeleteFunc(others(last), func(name string) bool { return slices.Contains(p.Samples, name) })[0]
+
+	asked := p.Reflectors[1].Node
+
+	foreign, p2 := planned(with(cluster(9, 3), otherAS, "node-00008"))
+	for p2.Steps[0].Kind != rr.MeshOff {
+		foreign, p2 = planned(After(foreign, p2.Steps[0]))
 	}
-	w = settled(w)
-	reflector := slices.IndexFunc(w.Sightings, func(s rr.Sighting) bool { return s.Node == first })
-	var lacking string
-	for _, n := range w.Nodes {
-		if n.Name != first {
-			delete(w.Sightings[reflector].Established, n.IPv4)
-			lacking = n.Name
-			break
+
+	retiring := redundant(handMade(cluster(5, 1), 2), 2)
+	for range 4 {
+		retiring = After(retiring, MakePlan(retiring).Steps[0])
+	}
+	lacks := func(reflector, nodes string) string {
+		return "reflector " + reflector + " has no Established session with " + nodes
+	}
+	for name, c := range map[string]struct {
+		w    rr.World
+		want string
+	}{
+		"somebody's BGPPeer, and no report": {retiring, "reflector node-00000 has not reported its sessions"},
+		"somebody's BGPPeer, and a session is down": {
+			apart(settled(retiring), "node-00004", "node-00000"), lacks("node-00000", "node-00004"),
+		},
+		"somebody's BGPPeer, and nobody lives": {
+			with(retiring, silentSince(retiring.Now), retiring.Marked()...), "no reflector of this topology is Ready",
+		},
+		"somebody's BGPPeer, and all sessions": {settled(retiring), ""},
+		"what it said as a member of the mesh": {member, lacks(first, "")},
+		"no report":                            {silent, "reflector " + first + " has not reported its sessions"},
+		"all sessions":                         {all, ""},
+		"one is lacking":                       {apart(all, client, first), lacks(first, client)},
+		"an old report": {
+			said(all, first, func(s *rr.Sighting) { s.At = w.Now.Add(-rr.Freshness - time.Second) }),
+			"reflector " + first + " has not reported its sessions",
+		},
+		"all sessions of three":            {four, ""},
+		"three without each other":         {parted, lacks(reflectors[0], reflectors[1]+", "+reflectors[2])},
+		"a client that nobody samples":     {apart(last, unsampled, asked), lacks(asked, unsampled)},
+		"a node of another AS":             {apart(foreign, "node-00008"), lacks(foreign.Marked()[0], "node-00008")},
+		"and when it has all its sessions": {foreign, ""},
+	} {
+		if p := MakePlan(c.w); len(p.Steps) == 0 || (p.Waiting == "") != (c.want == "") || !strings.HasPrefix(p.Waiting, c.want) {
+			t.Errorf("%s: %v waits for %q, want %q", name, kinds(p.Steps), p.Waiting, c.want)
+		} else if of, is := strings.CutPrefix(c.want, "reflector "); is && !slices.Contains(p.Witnesses, strings.Fields(of)[0]) {
+			t.Errorf("%s: it waits for %q, and asks %v", name, p.Waiting, p.Witnesses)
 		}
 	}
-	if got, want := MakePlan(w).Waiting, "reflector "+first+" has no Established session with "+lacking; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	w.Sightings[reflector].At = w.Now.Add(-rr.Freshness - time.Second)
-	if got := MakePlan(w).Waiting; !strings.HasSuffix(got, "has not reported its sessions") {
-		t.Errorf("an old sighting counts: %q", got)
-	}
 }
 
-// The mesh stays on as long as somebody has no other way.
-func TestTheMeshStaysForThoseWhoAreNoClients(t *testing.T) {
+// The order of the writes that follow from a change, with nothing but those that it needs: at the end the mesh comes
+// first, and where options of sessions change, which resets them, it carries the clients meanwhile.
+func TestWhatAChangeCosts(t *testing.T) {
 	t.Parallel()
-	w := cluster(6, 1)
-	w.Topology.Spec.ClientSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
-	for i := range 4 {
-		w.Nodes[i].Labels["pool"] = "a"
+	silent := func(count int, longer time.Duration) func(*rr.World) {
+		return func(w *rr.World) {
+			*w = with(*w, silentSince(w.Now), w.Marked()[:count]...)
+			w.Now = w.Now.Add(w.Topology.Spec.Failure.UnreachableGrace.Duration + longer)
+		}
 	}
-	w.Topology.Spec.Reflectors.Required = w.Topology.Spec.ClientSelector
-	w, done := carryOut(t, w, nil)
-	if !w.Mesh.On {
-		t.Fatalf("%v", kinds(done))
+	for name, c := range map[string]struct {
+		change func(w *rr.World)
+		want   string
+	}{
+		"it is deleted": {
+			func(w *rr.World) { w.Topology.DeletionTimestamp = new(metav1.NewTime(w.Now)) }, "MeshOn Demote Demote Demote RemovePeer RemovePeer",
+		},
+		"options of sessions": {
+			func(w *rr.World) { w.Topology.Spec.Session.MaxRestartTime = &metav1.Duration{Duration: time.Minute} },
+			"MeshOn Demote Demote Demote EnsurePeer EnsurePeer Promote Promote Promote MeshOff",
+		},
+		"nodes that are new": {func(w *rr.World) {
+			for i := range 20 {
+				w.Nodes = append(w.Nodes, machine(100+i, 3))
+			}
+		}, ""},
+		"a reflector's Node is gone":      {func(w *rr.World) { *w = withoutNodes(*w, w.Marked()[1]) }, "Promote"},
+		"one is silent, within its grace": {silent(1, -time.Second), ""},
+		"one is silent, and beyond it":    {silent(1, 0), "Promote Demote"},
+		"two are silent, one lives":       {silent(2, 0), "Promote Promote Demote Demote"},
+		"one is cordoned":                 {func(w *rr.World) { *w = with(*w, cordon, w.Marked()[0]) }, "Promote Demote"},
+		"one is cordoned, and is to stay": {func(w *rr.World) { *w = with(*w, keep, w.Marked()[0]) }, ""},
+		"all reflectors' Nodes are gone, and no node has been Ready for long": {func(w *rr.World) {
+			for _, name := range w.Marked() {
+				is := v1alpha1.ReflectorStatus{Node: name, Role: string(rr.RoleReflector)}
+				w.Topology.Status.Reflectors = append(w.Topology.Status.Reflectors, is)
+			}
+			*w = withoutNodes(*w, w.Marked()...)
+			w.Topology.Spec.Failure.Stabilization = &metav1.Duration{Duration: 24 * time.Hour}
+		}, "MeshOn Promote Promote Promote MeshOff"},
+		"clients are of three zones, then": {func(w *rr.World) {
+			for i := range w.Nodes {
+				w.Nodes[i].Labels[zoneLabel] = fmt.Sprintf("zone-%d", rr.Count(!w.Nodes[i].Marked(&w.Topology))*(1+i%2))
+			}
+		}, "Promote Promote Demote Demote"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := carryOut(t, spareless(cluster(9, 3)), nil)
+			before := w.Marked()
+			c.change(&w)
+			w, done := carryOut(t, w, func(_, _ rr.World, p rr.Plan) {
+				if p.AtOnce != 1 && p.Emergency == nil {
+					t.Errorf("%d at once of %v", p.AtOnce, kinds(p.Steps))
+				}
+			})
+			if got := order(done); got != c.want {
+				t.Errorf("%v", kinds(done))
+			}
+			for _, s := range done {
+				was, again := slices.Contains(before, s.Node), strings.Contains(c.want, "EnsurePeer")
+				if s.Kind == rr.Demote && !was || s.Kind == rr.Promote && was && !again {
+					t.Errorf("the reflectors were %v: %s", before, s)
+				}
+			}
+			switch p := settledPlan(w); {
+			case w.Topology.DeletionTimestamp != nil:
+				if len(w.Peers) != 0 || len(w.Marked()) != 0 || !w.Mesh.On {
+					t.Errorf("something is left: %+v", w.Peers)
+				}
+			case p.Checks.UnreachablePairs != 0 || p.Checks.MinSessionsPerClient < 2 || w.Mesh.On || len(p.Refusals) > 0:
+				t.Errorf("afterwards %+v, %+v", p.Checks, p.Refusals)
+			default:
+				if peer, _ := w.Peer("main-clients"); w.Topology.Spec.Session.MaxRestartTime != nil && peer.MaxRestartSeconds != 60 {
+					t.Errorf("%+v", peer)
+				}
+			}
+		})
 	}
-	p := MakePlan(w)
-	if len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonUnsafe || !strings.HasPrefix(p.Refusals[0].Message,
-		"Promote Node/") {
+	observed, _ := carryOut(t, cluster(6, 1), nil)
+	observed.Topology.Spec.Session.MaxRestartTime, observed.Topology.Spec.Mesh = &metav1.Duration{Duration: time.Minute}, v1alpha1.MeshObserve
+	if p := settledPlan(observed); len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonSessionOptions {
 		t.Errorf("%+v", p.Refusals)
 	}
 }
 
-func TestExit(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(8, 2), nil)
-	now := metav1.NewTime(w.Now)
-	w.Topology.DeletionTimestamp = &now
-	w, done := carryOut(t, w, nil)
-	if len(done) != 6 || done[0].Kind != rr.MeshOn || done[1].Kind != rr.Demote || done[5].Kind != rr.RemovePeer {
-		t.Errorf("%v", kinds(done))
-	}
-	if len(w.Peers) != 0 || len(w.Marked()) != 0 || !w.Mesh.On {
-		t.Errorf("something is left: %+v", w.Peers)
-	}
-}
-
-// Options of sessions cannot change without resetting them, so the mesh takes over meanwhile.
-func TestSessionOptionsChange(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(6, 1), nil)
-	w.Topology.Spec.Session.MaxRestartTime = &metav1.Duration{Duration: time.Minute}
-	observed := w
-	observed.Topology.Spec.Mesh = v1alpha1.MeshObserve
-	if p := MakePlan(settled(observed)); len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonSessionOptions {
-		t.Errorf("%+v", p.Refusals)
-	}
-	w, done := carryOut(t, w, nil)
-	var order []string
-	for _, s := range done {
-		order = append(order, string(s.Kind))
-	}
-	want := "MeshOn Demote Demote Demote EnsurePeer EnsurePeer Promote Promote Promote MeshOff"
-	if got := strings.Join(order, " "); got != want {
-		t.Errorf("%s", got)
-	}
-	if p, _ := w.Peer("main-clients"); p.MaxRestartSeconds != 60 {
-		t.Errorf("%+v", p)
-	}
+// keep cordons a node that its annotation keeps in its role.
+func keep(n *rr.Node) {
+	n.Unschedulable, n.Annotations = true, map[string]string{v1alpha1.KeepAnnotation: ""}
 }
 
 func TestRefusals(t *testing.T) {
@@ -277,34 +308,16 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			w := cluster(4, 1)
 			c.change(&w)
-			p := MakePlan(w)
-			if len(p.Steps) != 0 {
-				t.Errorf("steps: %v", p.Steps)
-			}
-			if len(p.Refusals) != 1 || string(p.Refusals[0].Reason)+": "+p.Refusals[0].Message != c.want {
-				t.Errorf("%+v, want\n%s", p.Refusals, c.want)
-			}
+			refuses(t, w, c.want)
 		})
 	}
 }
 
-func TestZonesCallForSpread(t *testing.T) {
-	t.Parallel()
-	w, _ := carryOut(t, cluster(6, 1), nil)
-	before := w.Marked()
-	for i := 6; i < 12; i++ {
-		n := machine(i, 1)
-		n.Labels[zoneLabel] = []string{"zone-1", "zone-2"}[i%2]
-		w.Nodes = append(w.Nodes, n)
-	}
-	w, done := carryOut(t, w, nil)
-	kept := 0
-	for _, n := range w.Marked() {
-		if slices.Contains(before, n) {
-			kept++
-		}
-	}
-	if kept != 1 || len(done) != 4 {
-		t.Errorf("%d reflectors stayed, %v", kept, kinds(done))
+// refuses checks that a plan has no steps and one refusal, of which this is the reason and the message.
+func refuses(t *testing.T, w rr.World, want string) {
+	t.Helper()
+	p := MakePlan(w)
+	if len(p.Refusals) != 1 || string(p.Refusals[0].Reason)+": "+p.Refusals[0].Message != want || len(p.Steps) > 0 {
+		t.Errorf("%+v, %v, want\n%s", p.Refusals, kinds(p.Steps), want)
 	}
 }

@@ -32,17 +32,14 @@ func TestSilentClients(t *testing.T) {
 	reflectors := w.Marked()
 	lose := func(w rr.World, client string, state string, by ...string) rr.World {
 		n, _ := w.Node(client)
-		w.Sightings = slices.Clone(w.Sightings)
+		w = apart(w, client, by...)
 		for i := range w.Sightings {
 			if s := &w.Sightings[i]; slices.Contains(by, s.Node) {
-				s.Established = without(s.Established, n.IPv4)
-				others := maps.Clone(s.Others)
-				if others == nil {
-					others = map[netip.Addr]string{}
+				s.Others = maps.Clone(s.Others)
+				if s.Others == nil {
+					s.Others = map[netip.Addr]string{}
 				}
-				if s.Others = others; state != "" {
-					others[n.IPv4] = state
-				}
+				s.Others[n.IPv4] = state
 			}
 		}
 		return w
@@ -54,7 +51,7 @@ func TestSilentClients(t *testing.T) {
 	if len(silent) != 1 || silent[0].Node != dark || !strings.Contains(silent[0].Why, reflectors[0]+": Connect") || !strings.Contains(silent[0].Why, "port 179") || !silent[0].At.Equal(w.Now) {
 		t.Errorf("%+v, want %s", silent, dark)
 	}
-	unset := lose(w, dark, "", reflectors...)
+	unset := apart(w, dark, reflectors...)
 	for i := range unset.Sightings {
 		unset.Sightings[i].Others = nil
 	}
@@ -82,11 +79,7 @@ func TestAClientOfAnotherFamilyIsNotSilent(t *testing.T) {
 	w, _ := carryOut(t, cluster(7, 3), nil)
 	w = settled(w)
 	client := others(w)[0]
-	n, _ := w.Node(client)
-	w.Sightings = slices.Clone(w.Sightings)
-	for i := range w.Sightings {
-		w.Sightings[i].Established = without(w.Sightings[i].Established, n.IPv4)
-	}
+	w = apart(w, client)
 	six := netip.MustParseAddr("fd00::7")
 	alone := with(w, func(n *rr.Node) { n.IPv4, n.IPv6 = netip.Addr{}, six }, client)
 	if silent, heard := alone.SilentClients(); len(silent) > 0 || !heard(client) {

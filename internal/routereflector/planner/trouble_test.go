@@ -33,9 +33,7 @@ func deaf(w rr.World, node string, at time.Time, holding ...string) rr.World {
 func TestTroubleIsKnownAtOnce(t *testing.T) {
 	t.Parallel()
 	for redundancy, reflectors := range map[int32]int{2: 1, 3: 2, 4: 3} {
-		w := cluster(12, 3)
-		w.Topology.Spec.Redundancy = &redundancy
-		w, _ = carryOut(t, w, nil)
+		w, _ := carryOut(t, redundant(cluster(12, 3), redundancy), nil)
 		dead := w.Marked()[0]
 		w = with(w, silentSince(w.Now), dead)
 		p := MakePlan(w)
@@ -62,10 +60,7 @@ func TestTroubleIsKnownAtOnce(t *testing.T) {
 // report from before the trouble.
 func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 	t.Parallel()
-	two := int32(2)
-	w := spareless(cluster(12, 3))
-	w.Topology.Spec.Redundancy = &two
-	w, _ = carryOut(t, w, nil)
+	w, _ := carryOut(t, redundant(spareless(cluster(12, 3)), 2), nil)
 	dead, since := w.Marked()[0], w.Now
 	w = with(w, silentSince(since), dead)
 	observers := MakePlan(w).Troubles[0].Observers()
@@ -106,10 +101,7 @@ func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 // A replacement resets what clients have reported; until they have again, the replacement stays, although its zone has another.
 func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 	t.Parallel()
-	two := int32(2)
-	w := cluster(12, 2)
-	w.Topology.Spec.Redundancy = &two
-	w, _ = carryOut(t, w, nil)
+	w, _ := carryOut(t, redundant(cluster(12, 2), 2), nil)
 	dead, since := w.Marked()[0], w.Now
 	n, _ := w.Node(dead)
 	zone := n.Labels[zoneLabel]

@@ -53,7 +53,7 @@ func TestNumberForEachZone(t *testing.T) {
 		}
 	}
 	w, _ := carryOut(t, zoned(20, 20, 20), nil)
-	if p := MakePlan(settled(w)); len(p.Steps) != 0 || p.Checks.MinSessionsPerClient != 3 || p.Checks.MaxPathsPerPrefix != 3 {
+	if p := settledPlan(w); len(p.Steps) != 0 || p.Checks.MinSessionsPerClient != 3 || p.Checks.MaxPathsPerPrefix != 3 {
 		t.Errorf("clients of three zones with a reflector each: %v, %+v", p.Steps, p.Checks)
 	}
 	// A zone in which nobody may be a reflector lacks its own, and nobody else's number changes.
