@@ -4,6 +4,7 @@
 package simulated_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,12 +38,14 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
 
+	"github.com/mooring-dev/mooring/internal/docloud/app"
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
 	"github.com/mooring-dev/mooring/internal/docloud/provider"
+	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -168,6 +171,9 @@ func (b *bubble) clientOf(p *process) *fake.Clientset {
 				event.Name += fmt.Sprintf("-%d", b.sent.Add(1)) // they are named by the time, which stands still here
 			}
 		}
+		if p.registry != nil { // else it is a person who writes
+			b.expectDeclared(action)
+		}
 		do := func() error {
 			handled, object, err = clienttesting.ObjectReaction(b.tracker)(action)
 			return err
@@ -193,6 +199,39 @@ func (b *bubble) clientOf(p *process) *fake.Clientset {
 		return true, w, err
 	})
 	return client
+}
+
+// expectDeclared holds each patch to what the program declares: fake clients send none through its transport.
+func (b *bubble) expectDeclared(action clienttesting.Action) {
+	patch, is := action.(clienttesting.PatchAction)
+	if !is {
+		return
+	}
+	path := "/api/v1/namespaces/" + action.GetNamespace() + "/"
+	if action.GetNamespace() == "" {
+		path = "/api/v1/"
+	}
+	path += action.GetResource().Resource + "/" + patch.GetName()
+	if part := action.GetSubresource(); part != "" {
+		path += "/" + part
+	}
+	transport := outputs.Enforce.Transport(app.Writes(), nil)(answerer{})
+	request := must.Get(http.NewRequest(http.MethodPatch, "https://kubernetes.example"+path, bytes.NewReader(patch.GetPatch()))).Or(b.t) //nolint:noctx // it is sent nowhere
+	request.Header.Set("Content-Type", string(patch.GetPatchType()))
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		b.t.Errorf("%s: %v", patch.GetPatch(), err)
+		return
+	}
+	_ = response.Body.Close()
+}
+
+// answerer answers each request with nothing.
+type answerer struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (answerer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
 // collect removes an object that is being deleted and has no finalizer left, as the API server does.
