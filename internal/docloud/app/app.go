@@ -256,7 +256,7 @@ func (o *commandOptions) startLogging(flags *pflag.FlagSet) (logr.Logger, error)
 // write in mode report is logged once for each object.
 func (o *commandOptions) transport(log logr.Logger) func(http.RoundTripper) http.RoundTripper {
 	var told sync.Map
-	return o.mode.Transport(outsideRounds(), func(verb, path string) {
+	return o.mode.Transport(provider.OutsideRounds(), func(verb, path string) {
 		if _, again := told.LoadOrStore(verb+path, nil); !again {
 			log.Info("Would write to the API server, but this is a dry run", "verb", verb, "path", path)
 		}

@@ -38,9 +38,9 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/docloud/app"
 	"github.com/mooring-dev/mooring/internal/docloud/balancers"
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
+	"github.com/mooring-dev/mooring/internal/docloud/firewalls"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/docloud/machines"
@@ -215,7 +215,7 @@ func (b *bubble) expectDeclared(action clienttesting.Action) {
 	if part := action.GetSubresource(); part != "" {
 		path += "/" + part
 	}
-	transport := outputs.Enforce.Transport(app.Writes(), nil)(answerer{})
+	transport := outputs.Enforce.Transport(slices.Concat(provider.OutsideRounds(), balancers.Writes(), firewalls.Writes()), nil)(answerer{})
 	request := must.Get(http.NewRequest(http.MethodPatch, "https://kubernetes.example"+path, bytes.NewReader(patch.GetPatch()))).Or(b.t) //nolint:noctx // it is sent nowhere
 	request.Header.Set("Content-Type", string(patch.GetPatchType()))
 	response, err := transport.RoundTrip(request)
