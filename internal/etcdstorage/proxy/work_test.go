@@ -114,6 +114,10 @@ func TestOneRequestHasABound(t *testing.T) {
 	}
 }
 
+// mostKeys is how many keys a call may make the core visit that is done as one; larger ones are refused, or done in parts,
+// of which a second may not see the end.
+const mostKeys = 10_000
+
 // attack is one request that an attacker repeats, and what it makes the core do each time.
 type attack struct {
 	op   func(n int64) clientv3.Op
@@ -198,7 +202,7 @@ func TestAttacksPayForTheirWork(t *testing.T) {
 		most := rate*(2+elapsed.Seconds()) + inFlight/4*a.work.Units() + 32*1
 		t.Logf("%-24s %5d done, %8.0f keys visited a second, %6.0f units a second; the neighbor's put p99 %v",
 			name, done, float64(done*a.work.Keys)/elapsed.Seconds(), units/elapsed.Seconds(), puts)
-		if done == 0 && a.work.Keys <= 10_000 || units > most {
+		if done == 0 && a.work.Keys <= mostKeys || units > most {
 			t.Errorf("%s: %d done, %.0f units of the core's work in %v, want at most %.0f", name, done, units, elapsed, most)
 		}
 		p.stop()
@@ -277,14 +281,19 @@ func TestWhatWaitsForASeatPaysForThoseBeforeIt(t *testing.T) {
 	}
 }
 
-// assault repeats an attack from 32 goroutines for a second, while a neighbor puts.
+// assault repeats an attack from 32 goroutines while a neighbor puts, for a second, and until one call that is small enough
+// for the core has been answered: on a busy machine a second may be too short for the first.
 func assault(t *testing.T, p *served, a attack, neighbor *clientv3.Client) (done int64, elapsed, p99 time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var made, answered atomic.Int64
 	var work sync.WaitGroup
 	begun := time.Now()
+	over := func() bool {
+		served := answered.Load() > 0 || a.work.Keys > mostKeys
+		return ctx.Err() != nil || served && time.Since(begun) > time.Second
+	}
 	for range 32 {
 		c := client(t, p.Endpoint)
 		work.Go(func() {
@@ -296,13 +305,14 @@ func assault(t *testing.T, p *served, a attack, neighbor *clientv3.Client) (done
 		})
 	}
 	var puts []time.Duration
-	for ctx.Err() == nil {
+	for !over() {
 		at := time.Now()
 		if _, err := neighbor.Put(t.Context(), "/b/k", "v"); err != nil {
 			t.Error(err)
 		}
 		puts = append(puts, time.Since(at))
 	}
+	cancel()
 	work.Wait()
 	slices.Sort(puts)
 	return answered.Load(), time.Since(begun), puts[len(puts)*99/100]

@@ -199,7 +199,10 @@ func Decide(w *rr.World, p *rr.Plan) {
 	case len(p.Steps) > 0:
 		p.Waiting = Wait(w, p.Steps[0], p.Reflectors)
 		p.Lasting = p.Waiting != "" && p.Steps[0].Kind == rr.MeshOff && p.Waiting == MeshStays(w)
-	case w.Unproven && len(p.Refusals) == 0 && !w.Exiting():
+	case len(p.Refusals) > 0:
+	case next.Held(w) != "":
+		p.Waiting = next.Held(w)
+	case w.Unproven && !w.Exiting():
 		p.Waiting = unproven(w)
 	}
 	p.Witnesses, p.Samples = witnesses(w, *p)

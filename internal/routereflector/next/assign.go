@@ -32,11 +32,12 @@ type assignment struct {
 	w *rr.World
 	d design.Design
 	rr.Roster
-	// live are the groups with a reflector that speaks BGP and is not lost, load is how many clients each group is to
-	// have by what is decided so far, cap is how many it may have.
-	live map[int]bool
-	load map[int]int
-	cap  int
+	// live are the groups with a reflector that speaks BGP and is not lost, works are those of which one is Ready too:
+	// one in its grace period may come back, and until then nobody moves to it. load is how many clients each group is
+	// to have by what is decided so far, cap is how many it may have.
+	live, works map[int]bool
+	load        map[int]int
+	cap         int
 	// joining counts the clients on the move, by the group that they move to; total is all of them.
 	joining map[int]int
 	total   int
@@ -103,7 +104,7 @@ func (a *assignment) label(n *rr.Node, in int) []rr.Step {
 
 // depart begins the move of a client out of a group that it must leave, if there is room for it.
 func (a *assignment) depart(n *rr.Node, in int) []rr.Step {
-	if to := a.lightest(); a.total < MaxJoining && to != in && a.live[to] {
+	if to := a.lightest(); a.total < MaxJoining && to != in && a.works[to] {
 		return []rr.Step{a.join(n, in)}
 	}
 	return nil
@@ -130,7 +131,13 @@ func moves(w *rr.World, leaves, joins []rr.Step) []rr.Step {
 }
 
 func newAssignment(w *rr.World, d design.Design, r rr.Roster) *assignment {
-	a := &assignment{w: w, d: d, Roster: r, live: map[int]bool{}, load: map[int]int{}, joining: map[int]int{}}
+	a := &assignment{
+		w: w, d: d, Roster: r,
+		live: map[int]bool{}, works: map[int]bool{}, load: map[int]int{}, joining: map[int]int{},
+	}
+	for _, n := range w.Working(nil) {
+		a.works[n.Group()] = true
+	}
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		switch {
@@ -203,12 +210,16 @@ func (a *assignment) where(n *rr.Node) (in, joins int) {
 	return in, joins
 }
 
-// lightest is the wanted group with the fewest clients, of those that have a reflector.
+// lightest is the wanted group with the fewest clients, of those that have a working reflector, or one at least.
 func (a *assignment) lightest() int {
 	return slices.MinFunc(a.d.Groups, func(x, y int) int {
-		return cmp.Or(cmp.Compare(rr.Count(!a.live[x]), rr.Count(!a.live[y])), cmp.Compare(a.load[x], a.load[y]),
-			cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(a.absence(x), a.absence(y)), cmp.Compare(a.load[x], a.load[y]), cmp.Compare(x, y))
 	})
+}
+
+// absence is 0 for a group with a working reflector, 1 for one with reflectors that may come back, and 2 for the others.
+func (a *assignment) absence(g int) int {
+	return rr.Count(!a.live[g]) + rr.Count(!a.works[g])
 }
 
 // mustGo reports that a client must leave the group that it is in: the group is to go, or has more clients than the
@@ -230,7 +241,7 @@ func (a *assignment) mustGo(n *rr.Node, in int) bool {
 func (a *assignment) fill() []rr.Step {
 	var out []rr.Step
 	to := a.lightest()
-	if a.load[to] > 0 && a.joining[to] == 0 || !a.live[to] {
+	if a.load[to] > 0 && a.joining[to] == 0 || !a.works[to] {
 		return nil
 	}
 	for _, n := range a.members {
@@ -282,8 +293,8 @@ func (a *assignment) joinTo(n *rr.Node, in, to int) rr.Step {
 
 // leave ends the move of a client.
 func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
-	if !a.live[joins] && in != rr.Nowhere {
-		return nil // its reflectors are to come
+	if !a.works[joins] && in != rr.Nowhere {
+		return nil // its reflectors are to come, or to come back: see [Held]
 	}
 	from, to := rr.GroupName(in), rr.GroupName(joins)
 	why := fmt.Sprintf("its sessions with group %s are Established, and it no longer needs those with group %s", to, from)
@@ -295,10 +306,11 @@ func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
 	return []rr.Step{step}
 }
 
-// scattered is the step by which a group gathers all clients no more: each has its label by now.
-func scattered(w *rr.World) []rr.Step {
+// scattered is the step by which a group gathers all clients no more: each has its label by now, and a group that works.
+// For a flat topology the open group keeps them.
+func scattered(w *rr.World, d design.Design) []rr.Step {
 	r := w.Roster()
-	if !r.Gathers {
+	if !r.Gathers || !d.Hierarchical() || Held(w) != "" {
 		return nil
 	}
 	a := assignment{w: w, Roster: r}

@@ -16,7 +16,7 @@ func LeaveWaits(w *rr.World, step rr.Step) string {
 	client, _ := w.Node(step.Node)
 	reflectors := Joined(w, client)
 	if len(reflectors) == 0 {
-		return fmt.Sprintf("no reflector of the group that %s moves to is working", client.Name)
+		return noneWorks(client)
 	}
 	for i := range reflectors {
 		r := &reflectors[i]
@@ -32,6 +32,37 @@ func LeaveWaits(w *rr.World, step rr.Step) string {
 		}
 	}
 	return ""
+}
+
+// Held says why clients cannot end their moves: no reflector of the group that one moves to works, or none of the spines
+// that link it with the others; "" if they can. What would cut a client off waits with them, until the reflectors come
+// back, or others take their place. While the open group gathers all clients, those of other groups are on the move to
+// their own.
+func Held(w *rr.World) string {
+	gathers, working, moving := w.Roster().Gathers, w.Working(nil), false
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		in, to := n.Membership()
+		if to == rr.Nowhere && gathers && !n.Unlabeled() {
+			to = in
+		}
+		if to == rr.Nowhere || !n.IsClient(&w.Topology) {
+			continue
+		}
+		if moving = true; len(rr.GroupOf(working, to)) == 0 {
+			return noneWorks(*n)
+		}
+	}
+	linked := func(n *rr.Node) bool { return n.IsReflectorOf(&w.Topology) && n.Group() == rr.Spines }
+	if moving && (gathers || w.FirstNode(linked) != "") && len(rr.GroupOf(working, rr.Spines)) == 0 {
+		return "no reflector of group " + rr.GroupName(rr.Spines) + " is working, which links the groups"
+	}
+	return ""
+}
+
+// noneWorks says that no reflector of the group that a client moves to works.
+func noneWorks(client rr.Node) string {
+	return fmt.Sprintf("no reflector of the group that %s moves to is working", client.Name)
 }
 
 // Joined lists the working reflectors of the group that a client moves to.

@@ -21,7 +21,9 @@ const meshObject = "BGPConfiguration/default"
 // measured prescribes the order: BGPPeers, then reflectors one at a time, then the mesh; a reflector leaves after the one
 // that takes its place has its sessions. In a hierarchy clients move once the new group's reflectors are made, and before
 // the old one's go. Where these moves may not be done, as they would cut somebody off, the stages after them may: a
-// reflector that only clients on the move still reach goes before they leave it. role says what a node was described as
+// reflector that only clients on the move still reach goes before they leave it. Where nobody can be made a reflector
+// now, as a client of a group that nothing links any more would be cut off, or since there would be more paths than Linux
+// takes, clients move first, or others go. role says what a node was described as
 // when the plan was begun.
 func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Exiting() {
@@ -49,9 +51,11 @@ func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][
 		return !slices.Contains(d.Order(), n.Group())
 	})
 	promotions, clients := promotions(w, joining, chosen, role), clientWrites(w, d)
+	if first := filled(rescues(w, chosen, promotions), promotions); len(first) > 0 {
+		return filled(first[0], clients.labels, clients.moves, demotions(w, leaving, role))
+	}
 	if stages := filled(
-		rescues(w, chosen, promotions), promotions, retirements(w), clients.labels,
-		forsaken(w, d), demotions(w, replaced, role), scattered(w), reopened(w, d),
+		retirements(w), clients.labels, forsaken(w, d), demotions(w, replaced, role), scattered(w, d), reopened(w, d),
 	); len(stages) > 0 {
 		return stages[:1]
 	}

@@ -25,7 +25,7 @@ func rescues(w *rr.World, chosen choose.Choice, promotions []rr.Step) []rr.Step 
 	promoted := chosen.Groups[promotions[0].Node]
 	a := newAssignment(w, chosen.Design, r)
 	a.sortMembers()
-	to, found := a.refuge(working, promoted)
+	to, found := a.refuge(promoted)
 	if !found {
 		return nil
 	}
@@ -49,10 +49,10 @@ func rescues(w *rr.World, chosen choose.Choice, promotions []rr.Step) []rr.Step 
 
 // refuge is the group that takes clients whose own groups have no working reflector: of the wanted groups that have
 // one, the one with the fewest clients; if none has, the group whose reflector is made next.
-func (a *assignment) refuge(working []rr.Node, promoted int) (group int, found bool) {
+func (a *assignment) refuge(promoted int) (group int, found bool) {
 	best := rr.Nowhere
 	for _, g := range a.d.Groups {
-		if len(rr.GroupOf(working, g)) > 0 && (best == rr.Nowhere || a.load[g] < a.load[best]) {
+		if a.works[g] && (best == rr.Nowhere || a.load[g] < a.load[best]) {
 			best = g
 		}
 	}

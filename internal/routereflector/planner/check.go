@@ -78,7 +78,9 @@ func check(w *rr.World, p *rr.Plan, now model.Judged, chosen choose.Choice) (at 
 			return l.at
 		}
 		if refusal := l.advance(stages); refusal != "" {
-			p.Refusals = append(p.Refusals, rr.Refusal{Reason: rr.ReasonUnsafe, Message: refusal})
+			if next.Held(&l.at) == "" {
+				p.Refusals = append(p.Refusals, rr.Refusal{Reason: rr.ReasonUnsafe, Message: refusal})
+			}
 			return l.at
 		}
 		if p.More {

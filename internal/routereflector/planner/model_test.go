@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/routereflector/gate"
 	"github.com/mooring-dev/mooring/internal/routereflector/health"
 	"github.com/mooring-dev/mooring/internal/routereflector/model"
+	"github.com/mooring-dev/mooring/internal/routereflector/next"
 	"github.com/mooring-dev/mooring/internal/routereflector/reachability"
 )
 
@@ -208,7 +209,7 @@ func arrive(t tester, w rr.World, look look) (rr.World, []rr.Step) {
 }
 
 // carry plans and applies until nothing remains, in at most so many steps, none of which may wait, nor its plan have a
-// refusal that is wrong.
+// refusal that is wrong. Clients are on the move for good only where the plan says that there are too few reflectors.
 func carry(
 	t tester, w rr.World, most int, wrong func(rr.Refusal) bool, look look,
 ) (rr.World, []rr.Step) {
@@ -222,6 +223,9 @@ func carry(
 		}
 		if outlasts(&w, p) {
 			continue
+		}
+		if len(p.Steps) == 0 && p.Waiting == next.Held(&w) && tooFew(p) {
+			return w, done
 		}
 		if p.Waiting != "" {
 			t.Fatalf("after %d steps %v waits for %s\n%v", len(done), p.Steps, p.Waiting, kinds(done))
@@ -252,14 +256,27 @@ func asksWhomItWaitsFor(t tester, w rr.World) {
 	}
 }
 
-// outlasts lets the time pass for which the mesh stays on after an emergency; it is false where the plan does not wait
-// for that, or may not.
+// tooFew reports that a plan says that there are fewer reflectors than there should be.
+func tooFew(p rr.Plan) bool {
+	return slices.ContainsFunc(p.Notes, func(n rr.Note) bool { return n.Kind == rr.NoteTooFew })
+}
+
+// outlasts lets the time pass that a plan waits for: that for which the mesh stays on after an emergency, and the grace
+// periods of the reflectors to which a client is on the move. It is false where the plan does not wait for that.
 func outlasts(w *rr.World, p rr.Plan) bool {
-	if p.Emergency == nil || len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOff || p.Waiting == "" || p.Waiting != gate.MeshStays(w) {
-		return false
+	now := w.Now
+	switch {
+	case p.Waiting == "":
+	case p.Emergency != nil && len(p.Steps) > 0 && p.Steps[0].Kind == rr.MeshOff && p.Waiting == gate.MeshStays(w):
+		w.Now = w.Now.Add(health.MeshStays)
+	case p.Waiting == next.Held(w):
+		for _, t := range health.Troubles(w) {
+			if t.Until.After(w.Now) {
+				w.Now = t.Until
+			}
+		}
 	}
-	w.Now = w.Now.Add(health.MeshStays)
-	return true
+	return w.Now.After(now)
 }
 
 func kinds(steps []rr.Step) []string {
