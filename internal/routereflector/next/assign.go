@@ -213,13 +213,10 @@ func (a *assignment) where(n *rr.Node) (in, joins int) {
 // lightest is the wanted group with the fewest clients, of those that have a working reflector, or one at least.
 func (a *assignment) lightest() int {
 	return slices.MinFunc(a.d.Groups, func(x, y int) int {
-		return cmp.Or(cmp.Compare(a.absence(x), a.absence(y)), cmp.Compare(a.load[x], a.load[y]), cmp.Compare(x, y))
+		return cmp.Or(
+			cmp.Compare(rr.Count(!a.works[x]), rr.Count(!a.works[y])), cmp.Compare(rr.Count(!a.live[x]), rr.Count(!a.live[y])),
+			cmp.Compare(a.load[x], a.load[y]), cmp.Compare(x, y))
 	})
-}
-
-// absence is 0 for a group with a working reflector, 1 for one with reflectors that may come back, and 2 for the others.
-func (a *assignment) absence(g int) int {
-	return rr.Count(!a.live[g]) + rr.Count(!a.works[g])
 }
 
 // mustGo reports that a client must leave the group that it is in: the group is to go, or has more clients than the

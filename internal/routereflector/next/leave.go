@@ -16,7 +16,7 @@ func LeaveWaits(w *rr.World, step rr.Step) string {
 	client, _ := w.Node(step.Node)
 	reflectors := Joined(w, client)
 	if len(reflectors) == 0 {
-		return noneWorks(client)
+		return fmt.Sprintf(noneWorks, client.Name)
 	}
 	for i := range reflectors {
 		r := &reflectors[i]
@@ -50,7 +50,7 @@ func Held(w *rr.World) string {
 			continue
 		}
 		if moving = true; len(rr.GroupOf(working, to)) == 0 {
-			return noneWorks(*n)
+			return fmt.Sprintf(noneWorks, n.Name)
 		}
 	}
 	linked := func(n *rr.Node) bool { return n.IsReflectorOf(&w.Topology) && n.Group() == rr.Spines }
@@ -60,10 +60,8 @@ func Held(w *rr.World) string {
 	return ""
 }
 
-// noneWorks says that no reflector of the group that a client moves to works.
-func noneWorks(client rr.Node) string {
-	return fmt.Sprintf("no reflector of the group that %s moves to is working", client.Name)
-}
+// noneWorks says of a client that no reflector of the group that it moves to works.
+const noneWorks = "no reflector of the group that %s moves to is working"
 
 // Joined lists the working reflectors of the group that a client moves to.
 func Joined(w *rr.World, client rr.Node) []rr.Node {
