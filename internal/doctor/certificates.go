@@ -87,7 +87,7 @@ func certificates(e CertificateEvidence) []finding.Finding {
 // unread is what was not looked at.
 func (e CertificateEvidence) unread() []finding.Finding {
 	const secrets = "Secrets of type kubernetes.io/tls"
-	out := notRead(e.Unread)
+	out := finding.NotRead(e.Unread)
 	switch {
 	case e.ClosedProblem != "":
 		out = append(out, finding.Note.Say("not read: %s: %s", secrets, e.ClosedProblem).At(secrets))

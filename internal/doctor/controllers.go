@@ -61,7 +61,7 @@ func Controllers(e ControllerEvidence) []finding.Finding {
 
 // present says of which components there is anything to judge, and which lists there are not.
 func present(e ControllerEvidence) []finding.Finding {
-	out := append(notRead(e.Unread), e.absent()...)
+	out := append(finding.NotRead(e.Unread), e.absent()...)
 	if len(e.Elsewhere) > 0 {
 		out = append(out, finding.Note.Say("not trusted and not judged, outside Mooring's namespaces: %s", names(e.Elsewhere)).
 			Because("anybody who may edit a namespace can make a workload with any name, label and image there"))
@@ -205,40 +205,43 @@ func twice(e ControllerEvidence) []finding.Finding {
 }
 
 // replicas finds what has no pods, or fewer than it is to have.
-func replicas(e ControllerEvidence) []finding.Finding {
-	var out []finding.Finding
+func replicas(e ControllerEvidence) (out []finding.Finding) {
 	for _, c := range components() {
 		for _, w := range c.of(e.Workloads) {
-			f := finding.Finding{Where: w.String(), Do: fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())}
-			switch {
-			case w.Wanted == 0 && w.Kind != "DaemonSet": // that one has no machine yet
-				f = stopped(c, w, running(c.of(e.Workloads)))
-			case w.Ready == 0:
-				f.Severity, f.What, f.Why = finding.Problem, fmt.Sprintf("%s has no ready pod of %d", w, w.Wanted), c.name+" does nothing"
-			case w.Wanted == 0:
-				continue
-			case w.Ready < w.Wanted:
-				f.Severity, f.What = finding.Warning, fmt.Sprintf("%s has %d ready of %s", w, w.Ready, prose.Plural(w.Wanted, "pod"))
-				f.Why = "it works, with fewer replicas left if a machine fails"
-				if w.Kind == "DaemonSet" {
-					f.Why = "it does nothing on the other machines"
-				}
-			default:
-				continue
+			if f := e.pods(c, w); f.What != "" {
+				out = append(out, w.of(f))
 			}
-			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// stopped is the finding about a workload that is scaled to 0: a note if others of the component run in its place.
-func stopped(c component, w Workload, others []Workload) finding.Finding {
-	others = slices.DeleteFunc(others, func(o Workload) bool { return (o.Kind == "DaemonSet") != (w.Kind == "DaemonSet") })
-	f := finding.Note.Say("%s is scaled to 0", w.String()).At(w.String()).Because(c.name + " does nothing then")
-	if len(others) == 0 {
-		f.Severity = finding.Warning
-		f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), or uninstall it"
+// of is a finding about a workload that its What does not name.
+func (w Workload) of(f finding.Finding) finding.Finding {
+	f.What, f.Where = w.String()+": "+f.What, cmp.Or(f.Where, w.String())
+	return f
+}
+
+// pods is what a workload lacks of its pods; without a text if nothing. One that is scaled to 0 is a note if others of the
+// component run in its place.
+func (e ControllerEvidence) pods(c component, w Workload) (f finding.Finding) {
+	f.Why, f.Do = c.name+" does nothing", fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())
+	switch {
+	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet
+	case w.Wanted == 0:
+		f.Severity, f.What, f.Why, f.Do = finding.Note, "it is scaled to 0", f.Why+" then", ""
+		if !slices.ContainsFunc(running(c.of(e.Workloads)), func(o Workload) bool { return o.Kind != "DaemonSet" }) {
+			f.Severity = finding.Warning
+			f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), or uninstall it"
+		}
+	case w.Ready == 0:
+		f.Severity, f.What = finding.Problem, "no pod of "+prose.Plural(w.Wanted, "pod")+" is ready"
+	case w.Ready < w.Wanted:
+		f.Severity, f.What = finding.Warning, fmt.Sprintf("%d of %s ready", w.Ready, prose.Are(w.Wanted, "pod"))
+		f.Why = "it works, with fewer replicas left if a machine fails"
+		if w.Kind == "DaemonSet" {
+			f.Why = "it does nothing on the other machines"
+		}
 	}
 	return f
 }
@@ -256,57 +259,55 @@ func (c component) election(w Workload) (namespace, name string) {
 	return w.valueOf(c.leaseInFlag, cmp.Or(c.leaseIn, w.Namespace)), w.valueOf(c.leaseFlag, c.lease)
 }
 
-// leaders finds components of which nobody leads.
-func leaders(e ControllerEvidence) []finding.Finding {
+// leaders finds components of which nobody leads. Without a ready pod there is another finding.
+func leaders(e ControllerEvidence) (out []finding.Finding) {
 	if e.LeaseProblem != "" {
-		return []finding.Finding{NotLookedAt("Leases", e.LeaseProblem)}
+		return []finding.Finding{finding.NotLookedAt("Leases", e.LeaseProblem)}
 	}
-	var out []finding.Finding
 	for _, c := range components() {
 		for _, w := range running(c.of(e.Workloads)) {
-			if c.lease == "" || w.Ready == 0 {
-				continue // without a ready pod there is another finding
+			if f := e.leads(c, w); f.What != "" && w.Ready > 0 {
+				out = append(out, w.of(f))
 			}
-			namespace, name := c.election(w)
-			if name == "" {
-				if w.Wanted > 1 {
-					out = append(out, finding.Problem.Say("%s has %d replicas and elects no leader", w, w.Wanted).At(w.String()).
-						Because("all of them do the same work at the same time").
-						Advise("set --leader-elect, or scale it to 1"))
-				}
-				continue
-			}
-			out = append(out, e.leader(w, namespace, name))
 		}
 	}
 	return out
 }
 
-// leader says who leads a workload.
-func (e ControllerEvidence) leader(w Workload, namespace, name string) finding.Finding {
-	lease := "Lease " + namespace + "/" + name
-	f := finding.Finding{
-		Severity: finding.Problem, Where: lease, Why: fmt.Sprintf("%s has ready pods, and none of them works", w),
+// leads is who leads a workload; without a text if it needs no leader.
+func (e ControllerEvidence) leads(c component, w Workload) (f finding.Finding) {
+	namespace, name := c.election(w)
+	l, lease := e.lease(namespace, name)
+	f = finding.Finding{
+		Severity: finding.Problem, Where: "Lease " + namespace + "/" + name, Why: fmt.Sprintf("%s has ready pods, and none of them works", w),
 		Do: fmt.Sprintf("read the log: kubectl -n %s logs %s", w.Namespace, w.reference()),
 	}
-	at := slices.IndexFunc(e.Leases, func(l Lease) bool { return l.Namespace == namespace && l.Name == name })
-	if at < 0 {
-		f.What = fmt.Sprintf("there is no %s, with which %s elects its leader", lease, w)
-		return f
-	}
-	l := e.Leases[at]
-	switch age := e.Now.Sub(l.Renewed); {
-	case l.Holder == "" && l.Stale(e.Now):
-		f.What = fmt.Sprintf("no pod holds %s, with which %s elects its leader", lease, w)
-	case l.Holder == "":
-		f.Severity, f.Why, f.Do = finding.Note, "another replica should acquire it within seconds", ""
-		f.What = fmt.Sprintf("the leader of %s has just released %s", w, lease)
+	switch {
+	case name == "" && c.lease != "" && w.Wanted > 1:
+		return finding.Problem.Say("it has %d replicas and elects no leader", w.Wanted).
+			Because("all of them do the same work at the same time").
+			Advise("set --leader-elect, or scale it to 1")
+	case name == "":
+		return finding.Finding{}
+	case !lease:
+		f.What = fmt.Sprintf("there is no %s, with which it elects its leader", f.Where)
 	case l.Stale(e.Now):
-		f.What = fmt.Sprintf("%s was last renewed %s ago, by %s", lease, prose.Span(age), l.Holder)
+		f.What, f.Why = l.problem(e.Now), fmt.Sprintf("%s; it was last renewed %s ago, by %s", f.Why, prose.Span(e.Now.Sub(l.Renewed)), cmp.Or(l.Holder, "nobody"))
+	case l.Holder == "":
+		f.Severity, f.What, f.Why, f.Do = finding.Note, "its leader has just released "+f.Where, "another replica should acquire it within seconds", ""
 	default:
-		return finding.OK.Say("%s leads %s", l.Holder, w).At(lease)
+		return finding.OK.Say("%s leads it", l.Holder).At(f.Where)
 	}
 	return f
+}
+
+// lease is the Lease of that name, and whether there is one.
+func (e ControllerEvidence) lease(namespace, name string) (l Lease, found bool) {
+	at := slices.IndexFunc(e.Leases, func(l Lease) bool { return l.Namespace == namespace && l.Name == name })
+	if at >= 0 {
+		l = e.Leases[at]
+	}
+	return l, at >= 0
 }
 
 // versions finds images of one release that are of different versions.

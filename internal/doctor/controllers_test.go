@@ -162,32 +162,32 @@ func TestControllers(t *testing.T) {
 			[]string{"warning installed-twice: 2 workloads run calico-node-sync: Deployment mooring-system/calico-node-sync and Deployment other/sync"},
 		},
 		"many proxies": {runs(deployment("s/etcd-a", "m/etcd-storage-proxy:v1", args()), deployment("s/etcd-b", "m/etcd-storage-proxy:v1", args())), nil},
-		"no ready pod": {led(runs(nodeSync(pods(2, 0))), syncLease), []string{"problem replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2"}},
-		"one of two":   {led(runs(nodeSync(pods(2, 1))), syncLease), []string{"warning replicas: Deployment mooring-system/calico-node-sync has 1 ready of 2 pods"}},
-		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"warning replicas: Deployment mooring-system/calico-node-sync is scaled to 0"}},
+		"no ready pod": {led(runs(nodeSync(pods(2, 0))), syncLease), []string{"problem replicas: Deployment mooring-system/calico-node-sync: no pod of 2 pods is ready"}},
+		"one of two":   {led(runs(nodeSync(pods(2, 1))), syncLease), []string{"warning replicas: Deployment mooring-system/calico-node-sync: 1 of 2 pods are ready"}},
+		"stopped":      {runs(nodeSync(pods(0, 0))), []string{"warning replicas: Deployment mooring-system/calico-node-sync: it is scaled to 0"}},
 		"no Lease": {
 			runs(nodeSync()),
-			[]string{"problem leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which Deployment mooring-system/calico-node-sync elects its leader"},
+			[]string{"problem leader: Deployment mooring-system/calico-node-sync: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which it elects its leader"},
 		},
 		"a Lease in vain": {
 			doctor.ControllerEvidence{
 				Now: at(), Workloads: runs(cloudManager()).Workloads,
 				Leases: []doctor.Lease{{Namespace: "kube-system", Name: "cloud-controller-manager", Holder: "gone", Renewed: at().Add(-time.Hour)}},
 			},
-			[]string{"problem leader: Lease kube-system/cloud-controller-manager was last renewed 60m ago, by gone"},
+			[]string{"problem leader: Deployment kube-system/digitalocean-cloud-controller-manager: its Lease is no longer renewed"},
 		},
 		"a Lease of nobody": {
 			doctor.ControllerEvidence{
 				Now: at(), Workloads: runs(nodeSync()).Workloads,
 				Leases: []doctor.Lease{{Namespace: "mooring-system", Name: "calico-node-sync.nodes.mooring.dev", Renewed: at()}},
 			},
-			[]string{"note leader: the leader of Deployment mooring-system/calico-node-sync has just released Lease mooring-system/calico-node-sync.nodes.mooring.dev"},
+			[]string{"note leader: Deployment mooring-system/calico-node-sync: its leader has just released Lease mooring-system/calico-node-sync.nodes.mooring.dev"},
 		},
 		"another Lease": {led(runs(nodeSync(args("-leader-elect=true", "--leader-election-id=x", "--leader-election-namespace=y"))), "y/x"), nil},
 		"flags with values behind": {
 			led(runs(nodeSync(args("--leader-election-id", "x", "--leader-election-namespace", "y", "--leader-elect", "/bin/other"))), "y/x"), nil,
 		},
-		"no election":             {runs(nodeSync(args())), []string{"problem leader: Deployment mooring-system/calico-node-sync has 2 replicas and elects no leader"}},
+		"no election":             {runs(nodeSync(args())), []string{"problem leader: Deployment mooring-system/calico-node-sync: it has 2 replicas and elects no leader"}},
 		"no election of one":      {runs(nodeSync(args("--leader-elect=false"), pods(1, 1))), nil},
 		"the cloud elects itself": {led(runs(cloudManager(args())), cloudLease), nil},
 		"versions of one release": {
@@ -439,7 +439,7 @@ func TestComponentsThatAreGone(t *testing.T) {
 	}
 	stopped := nodeSync(pods(0, 0))
 	stopped.Name = "old"
-	const old = "Deployment mooring-system/old is scaled to 0"
+	const old = "Deployment mooring-system/old: it is scaled to 0"
 	if got := said(runs(stopped), "replicas"); !slices.Equal(got, []string{"warning: " + old}) {
 		t.Errorf("scaled to 0: %q", got)
 	}

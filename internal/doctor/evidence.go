@@ -14,8 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
 // Workload is a Deployment, a StatefulSet or a DaemonSet, as far as anybody here asks.
@@ -112,6 +110,17 @@ func (l Lease) Stale(now time.Time) bool {
 	return now.Sub(l.Renewed) > duration+clocksDiffer
 }
 
+// problem is why nobody leads by it, "" if somebody does, or has just ceased to.
+func (l Lease) problem(now time.Time) string {
+	switch {
+	case !l.Stale(now):
+		return ""
+	case l.Holder == "":
+		return "its Lease has no holder"
+	}
+	return "its Lease is no longer renewed"
+}
+
 // Trust returns the workloads in one of the namespaces, and those elsewhere that look like a component or a rival of one:
 // anybody who may edit that namespace can have made them.
 func Trust(all []Workload, namespaces []string) (ours, elsewhere []Workload) {
@@ -203,19 +212,4 @@ func sorted(all []Workload) []Workload {
 	return slices.SortedFunc(slices.Values(all), func(a, b Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
-}
-
-// notRead are the findings about sides that could not be read.
-func notRead(sides []finding.Side) (out []finding.Finding) {
-	for _, s := range sides {
-		out = append(out, NotLookedAt(s.Name, s.Problem))
-	}
-	return out
-}
-
-// NotLookedAt is the finding about a side that could not be read.
-func NotLookedAt(side, problem string) finding.Finding {
-	return finding.Warning.Say("not read: %s: %s", side, problem).At(side).AsUnread().
-		Because("problems there are not found").
-		Advise("request the right to read it, or ask a person who has it")
 }

@@ -236,9 +236,9 @@ func Rights(e RightsEvidence) []finding.Finding {
 }
 
 func rights(e RightsEvidence) []finding.Finding {
-	out := notRead(e.Unread)
+	out := finding.NotRead(e.Unread)
 	if e.Problem != "" {
-		out = append(out, NotLookedAt("rights", e.Problem))
+		out = append(out, finding.NotLookedAt("rights", e.Problem))
 	}
 	for _, i := range installations(e.Workloads) {
 		if i.doubt != "" {

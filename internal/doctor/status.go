@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,9 +52,7 @@ func (e ControllerEvidence) missing(c component, workloads []Workload) string {
 	if e.NotRead() != "" {
 		return "" // it may be in what was not read
 	}
-	if c.name == Cloud && slices.ContainsFunc(e.Leases, func(l Lease) bool {
-		return l.Namespace == c.leaseIn && l.Name == accountLease
-	}) {
+	if _, account := e.lease(c.leaseIn, accountLease); c.name == Cloud && account {
 		trace = "Lease " + c.leaseIn + "/" + accountLease
 	}
 	switch {
@@ -78,18 +77,16 @@ func (e ControllerEvidence) running(c component, w Workload) finding.Component {
 		}
 	}
 	namespace, name := c.election(w)
-	if at := slices.IndexFunc(e.Leases, func(l Lease) bool { return name != "" && l.Namespace == namespace && l.Name == name }); at >= 0 {
-		out = e.led(out, e.Leases[at])
-	} else if name != "" && e.LeaseProblem == "" {
-		out.Problem = fmt.Sprintf("there is no Lease %s/%s, with which it elects its leader", namespace, name)
+	if l, found := e.lease(namespace, name); found {
+		out = e.led(out, l)
 	}
 	out.Unread = e.unknown(c, name != "")
-	switch {
-	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet
-	case w.Wanted == 0:
-		out.Problem = "it is scaled to 0"
-	case w.Ready == 0:
-		out.Problem = "no pod of " + prose.Plural(w.Wanted, "pod") + " is ready"
+	leads, pods := e.leads(c, w), e.pods(c, w)
+	if leads.Severity == finding.Problem && e.LeaseProblem == "" {
+		out.Problem = leads.What
+	}
+	if w.Ready == 0 {
+		out.Problem = cmp.Or(pods.What, out.Problem)
 	}
 	return out
 }
@@ -131,16 +128,9 @@ func (e ControllerEvidence) led(c finding.Component, l Lease) finding.Component 
 		renewed := l.Renewed
 		c.Renewed = &renewed
 	}
-	at := slices.IndexFunc(e.Leases, func(a Lease) bool {
-		return c.Name == Cloud && a.Namespace == "kube-system" && a.Name == accountLease && a.Token != nil
-	})
-	switch {
-	case l.Holder == "" && l.Stale(e.Now):
-		c.Problem = "its Lease has no holder"
-	case l.Stale(e.Now):
-		c.Problem = "its Lease is no longer renewed"
-	case at >= 0:
-		t := e.Leases[at].Token
+	account, _ := e.lease("kube-system", accountLease)
+	if c.Problem = l.problem(e.Now); c.Problem == "" && c.Name == Cloud && account.Token != nil {
+		t := account.Token
 		c.Token, c.Problem = true, fmt.Sprintf("its token, for %s: %s: %s", prose.Span(e.Now.Sub(t.LastTransitionTime.Time)), t.Reason, t.Message)
 	}
 	return c

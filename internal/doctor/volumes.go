@@ -100,14 +100,14 @@ func (e VolumeEvidence) driverNames() []string {
 
 // drivers finds two controllers or two node plugins under one name. It also has the sides that could not be read.
 func drivers(e VolumeEvidence) []finding.Finding {
-	out := notRead(e.Unread)
+	out := finding.NotRead(e.Unread)
 	for _, name := range e.driverNames() {
 		controllers, nodes := e.plugins(name, false), e.plugins(name, true)
 		out = append(out, several(name, "controllers", "both make, attach and detach the volumes of the same claims, and neither waits for the other's actions", controllers)...)
 		out = append(out, several(name, "node plugins", "both register with kubelet, which asks the one that came last, and one removes the socket of the other", nodes)...)
 		for _, w := range slices.Concat(controllers, nodes) {
 			if w.Ready == 0 && !w.labeled(Driver) && !w.runs(Driver) { // of ours, there is a finding about its replicas
-				out = append(out, finding.Problem.Say("%s has no ready pod of %d", w, w.Wanted).At(w.String()).
+				out = append(out, finding.Problem.Say("%s: no pod of %s is ready", w, prose.Plural(w.Wanted, "pod")).At(w.String()).
 					Because("volumes are not made, attached or mounted").
 					Advise("see why: its pods are in namespace "+w.Namespace))
 			}

@@ -54,8 +54,8 @@ func TestTenantThatIsWell(t *testing.T) {
 	got := explain.EtcdStorage(tenant())
 	says(t, got, false,
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)", "served at: https://etcd-team-a.mooring-system.svc:2379",
-		"proxies: 3/3 ready", "Ready: it is ready, since 3h (Ready)", "Later: it is not known, since 3h (New): of a newer operator",
-		"keys: 120 of 200 (60 %)", "bytes: 2.4Mi of 8Mi (29 %)", "leases: 4, unbounded", "counted: 60s ago",
+		"proxies: 3/3 ready", "Ready: it is ready (Ready) (since 3h)", "Later: it is not known (New): of a newer operator (since 3h)",
+		"keys: 120 of 200 (60 %)", "bytes: 2.4 MiB of 8.0 MiB (29 %)", "leases: 4, unbounded", "counted: 60s ago",
 		"work: the proxies together let through at most 50 units per second", "watches: each proxy has at most 20 open",
 		"serving CA: it expires at 2029-05-10T12:00:00Z, in 900d; the next one signs after five sixths of 1095d",
 		"client: it expires at 2027-01-22T12:00:00Z, in 61d; it is renewed after two thirds of 90d",
@@ -69,7 +69,7 @@ func TestTenantWithTheOperatorsBound(t *testing.T) {
 	t.Parallel()
 	e, limit := tenant(), resource.MustParse("4Mi")
 	e.Storage.Spec.Quota.Bytes, e.Storage.Status.Usage.BytesLimit = nil, &limit
-	says(t, explain.EtcdStorage(e), false, "bytes: 2.4Mi of 4Mi (59 %)")
+	says(t, explain.EtcdStorage(e), false, "bytes: 2.4 MiB of 4.0 MiB (59 %)")
 }
 
 // Each condition says in its own words what holds, what does not, and what is not known, and which of that needs attention.
@@ -97,7 +97,7 @@ func TestConditionsInWords(t *testing.T) {
 			if attention {
 				mark, text = "!", text[1:]
 			}
-			says(t, explain.EtcdStorage(e), attention, mark+kind+": "+text+", since 3h (Why): the message")
+			says(t, explain.EtcdStorage(e), attention, mark+kind+": "+text+" (Why): the message (since 3h)")
 		}
 	}
 }
@@ -119,8 +119,8 @@ func TestTenantInTrouble(t *testing.T) {
 	got := explain.EtcdStorage(e)
 	says(t, got, true,
 		"keys: under /team-a/ of the core; they are deleted with it (spec.deletionPolicy Delete)",
-		"!pending: its deletion, requested 30m ago; finalizers that hold it: etcd.mooring.dev/storage",
-		"!pending: a change of the spec: the following is about generation 2, and the current generation is 3", "pending: proxies that are not ready: 2 of 3",
+		"!pending: it is being deleted; finalizers that hold it: etcd.mooring.dev/storage (since 30m)",
+		"pending: a change of the spec: what is reported is about generation 2, and the current generation is 3", "proxies: 2 of 3 proxies are not ready",
 		"!serving: it expired at 2026-11-22T10:00:00Z, 2h ago",
 		"!client: it expires at 2026-11-27T12:00:00Z, in 5d, which is late for a validity of 90d: it is renewed after two thirds of that",
 		"serving CA: none yet", "!2m ago: Warning MissingPermission: Secret shop/etcd: … (etcd-storage-operator)",
@@ -134,7 +134,7 @@ func TestTenantThatNobodyHasSeen(t *testing.T) {
 	e := tenant()
 	e.Storage.Status = v1alpha1.EtcdStorageStatus{}
 	got := explain.EtcdStorage(e)
-	says(t, got, true, "!pending: the operator has not reported on it yet: check that etcd-storage-operator runs", "counted: not yet", "issued: none yet",
+	says(t, got, true, "!pending: the operator has not reported on it yet", "next: check that etcd-storage-operator runs: kubectl mooring doctor controllers", "counted: not yet", "issued: none yet",
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)")
 	silent(t, got, "proxies", "served at")
 }
@@ -148,6 +148,6 @@ func TestTenantIsNotWellByItsReadyAlone(t *testing.T) {
 	says(t, explain.EtcdStorage(e), true, "!reported: "+e.Unkept, "next: kubectl mooring doctor controllers")
 	e = tenant()
 	e.Storage.Status.ReadyReplicas = 0
-	says(t, explain.EtcdStorage(e), true, "!proxies: none of 3 is ready, so that its API server reaches no data",
+	says(t, explain.EtcdStorage(e), true, "!proxies: no proxy of 3 is ready, so that its API server reaches no data",
 		"next: kubectl get pods -A -l etcd.mooring.dev/storage=team-a")
 }

@@ -101,13 +101,18 @@ func (s *Section) told(side finding.Side, topic string) (read bool) {
 	return side.Read()
 }
 
-// verdicts says what is known of an object.
+// verdict says what is known of an object, and what happens next.
+func (s *Section) verdict(topic string, v finding.Verdict, now time.Time) {
+	s.sayIf(v.State.NeedsAttention(), topic, "%s", v.Text(now))
+	if v.Next != "" {
+		s.say("next", "%s", v.Next)
+	}
+}
+
+// verdicts says what is known of an object, by its state.
 func (s *Section) verdicts(all []finding.Verdict, now time.Time) {
 	for _, v := range all {
-		s.sayIf(v.State.NeedsAttention(), v.State.String(), "%s", v.Text(now))
-		if v.Next != "" {
-			s.say("next", "%s", v.Next)
-		}
+		s.verdict(v.State.String(), v, now)
 	}
 }
 

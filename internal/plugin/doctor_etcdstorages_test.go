@@ -22,7 +22,7 @@ func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	mustKubectl(t, cluster, "", "delete", resource, "--all")
 	expect(t, 0, "", p.ask("etcdstorages"), "0 problems, 0 warnings, 0 notes, 0 ok\n")
 	mustKubectl(t, cluster, `{"apiVersion":"etcd.mooring.dev/v1alpha1","kind":"EtcdStorage","metadata":{"name":"doctor"},"spec":{}}`, "create", "-f", "-")
-	expect(t, 2, "", p.ask("etcdstorages"), "warning  etcdstorages: EtcdStorage doctor has no conditions", "0 problems, 1 warning, 0 notes, 0 ok\n")
+	expect(t, 2, "", p.ask("etcdstorages"), "warning  etcdstorages: EtcdStorage doctor: the operator has not reported on it yet", "0 problems, 1 warning, 0 notes, 0 ok\n")
 	say := func(healthy, reason, message string) {
 		t.Helper()
 		const at = `"lastTransitionTime":"2026-11-22T10:00:00Z"`
@@ -34,8 +34,8 @@ func testDoctorStorages(t *testing.T, cluster *controlplane.Cluster) {
 	expect(t, 2, "", p.ask("etcdstorages"), unkept, "0 problems, 1 warning, 0 notes, 0 ok\n")
 	p.operator()
 	say("False", "NoSpace", "members a1 of the core etcd have the alarm NOSPACE")
-	expect(t, 2, "", p.ask("etcdstorages"), "PROBLEM  etcdstorages: members a1 of the core etcd have the alarm NOSPACE", "1 problem, 0 warnings, 0 notes, 0 ok\n")
-	expect(t, 2, "", p.ask(), "PROBLEM  etcdstorages: members a1 of the core etcd have the alarm NOSPACE")
+	expect(t, 2, "", p.ask("etcdstorages"), "PROBLEM  etcdstorages: EtcdStorage doctor: the core etcd is not healthy: its operator has to act (NoSpace): members a1 of the core etcd have the alarm NOSPACE", "1 problem, 0 warnings, 0 notes, 0 ok\n")
+	expect(t, 2, "", p.ask(), "PROBLEM  etcdstorages: EtcdStorage doctor: the core etcd is not healthy: its operator has to act (NoSpace): members a1 of the core etcd have the alarm NOSPACE")
 	say("True", "Healthy", "")
 	expect(t, 0, "", p.ask("etcdstorages"), "ok       etcdstorages: EtcdStorages that are ready, on a healthy core etcd: 1", "0 problems, 0 warnings, 0 notes, 1 ok\n")
 	expect(t, 2, "", p.ask("etcdstorages", "--as", "nobody"), "warning  etcdstorages: not read: EtcdStorages: ", `is forbidden: User "nobody" cannot`)

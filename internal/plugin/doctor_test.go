@@ -90,14 +90,14 @@ func (p patient) renewed(ago time.Duration) {
 func (p patient) leader() {
 	p.Helper()
 	ask := p.ask("controllers")
-	expect(p.T, 2, "", ask, "PROBLEM  replicas: Deployment mooring-system/calico-node-sync has no ready pod of 2\n", "ok       components: of Mooring there is calico-node-sync\n")
+	expect(p.T, 2, "", ask, "PROBLEM  replicas: Deployment mooring-system/calico-node-sync: no pod of 2 pods is ready\n", "ok       components: of Mooring there is calico-node-sync\n")
 	p.pods(2)
-	expect(p.T, 2, "", ask, "PROBLEM  leader: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which")
+	expect(p.T, 2, "", ask, "PROBLEM  leader: Deployment mooring-system/calico-node-sync: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which")
 	p.renewed(time.Hour)
-	expect(p.T, 2, "", ask, "PROBLEM  leader: Lease mooring-system/calico-node-sync.nodes.mooring.dev was last renewed 60m ago, by pod-1\n",
+	expect(p.T, 2, "", ask, "PROBLEM  leader: Deployment mooring-system/calico-node-sync: its Lease is no longer renewed\n",
 		"do:  read the log: kubectl -n mooring-system logs deployment/calico-node-sync\n")
 	p.renewed(0)
-	expect(p.T, 0, "", ask, "ok       leader: pod-1 leads Deployment mooring-system/calico-node-sync\n", "0 problems, 0 warnings, 0 notes, 2 ok\n")
+	expect(p.T, 0, "", ask, "ok       leader: Deployment mooring-system/calico-node-sync: pod-1 leads it\n", "0 problems, 0 warnings, 0 notes, 2 ok\n")
 }
 
 // A right that is missing is named, and the command alongside it brings it.

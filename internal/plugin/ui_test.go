@@ -256,7 +256,7 @@ func statusOf(t *testing.T, cluster *controlplane.Cluster) {
 		}
 	}
 	expect(t, 2, "", ask("status"), "Machines            bad       ", "Tenants of etcd     bad       1 of 1 need attention\n",
-		"  ! not kept up to date: etcd-storage-operator: there is EtcdStorage shop", "  ! shop, ProxyNotReady: a proxy is not ready", "note: DigitalOcean not queried: ")
+		"  ! not kept up to date: etcd-storage-operator: there is EtcdStorage shop", "  ! shop: it is not ready (ProxyNotReady): a proxy is not ready", "note: DigitalOcean not queried: ")
 	expect(t, 1, "", []string{"status", "--kubeconfig", "/no/such/file"}, "error: reading the kubeconfig, pass --kubeconfig or --context to choose another")
 	expect(t, 1, "", ask("status", "-o", "wide"), "use one of text, json, yaml")
 	code, out, _ = run(t, ask("version"))
@@ -375,7 +375,7 @@ func uiLists(t *testing.T, p ui.Page) {
 		t.Errorf("load balancers %q", balancers)
 	}
 	tenants := texts(p, "tenants")
-	if want := "shop | ProxyNotReady: a proxy is not ready | 3/3 | 1.0 MiB of 4.0 MiB stored | 20 of 200 keys | 2 leases"; len(tenants) != 3 || tenants[2] != want {
+	if want := "shop | it is not ready (ProxyNotReady): a proxy is not ready; a change of the spec: what is reported is about generation -1, and the current generation is 1 | 3/3 | keys: 20 of 200 (10 %) | bytes: 1.0 MiB of 4.0 MiB (25 %) | leases: 2, unbounded"; len(tenants) != 3 || tenants[2] != want {
 		t.Errorf("tenants %q, want %q", tenants, want)
 	}
 	journal := texts(p, "journal")

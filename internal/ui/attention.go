@@ -36,15 +36,14 @@ func waitsOf(w World, m matcher) List {
 		reported.Text = cmp.Or(tidy(x.Stale), reported.Text)
 		confirm := Cell{Command: tidy(x.Next), Text: tidy(x.Answer)}
 		row := Row{Ill: x.State == finding.Held, Old: x.Stale != "", Cells: append(cells(what, x.Why), reported, confirm)}
-		row.fault = Fault{Command: confirm.Command, Next: confirm.Text, Since: reported.At}
-		row.told.head = row.Cells[0].Text + ": " + row.Cells[1].Text
+		row.trouble.Fault = Fault{What: row.Cells[0].Text + ": " + row.Cells[1].Text, Command: confirm.Command, Next: confirm.Text, Since: reported.At}
 		if row.Old && reported.At != nil {
-			row.told.lines = append(row.told.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(w.now().Sub(*reported.At)), reported.Text))
+			row.trouble.lines = append(row.trouble.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(w.now().Sub(*reported.At)), reported.Text))
 		}
 		if confirm.Text != "" {
-			row.told.lines = append(row.told.lines, confirm.Text)
+			row.trouble.lines = append(row.trouble.lines, confirm.Text)
 		}
-		row.told.lines = append(row.told.lines, "to confirm: "+confirm.Command)
+		row.trouble.lines = append(row.trouble.lines, "to confirm: "+confirm.Command)
 		lines[i] = line{row: row, texts: []string{what, x.Why, x.Stale, x.Next, x.Answer}}
 	}
 	l = m.list(l, "confirmation", lines)
@@ -87,10 +86,7 @@ func doctorOf(w World, m matcher) List {
 		ill := f.Severity == finding.Problem || f.Severity == finding.Warning
 		row := Row{Ill: ill, Old: l.Old, Cells: cells(string(f.Severity), f.Check, f.What, f.Why, f.Do)}
 		c := row.Cells
-		row.told.head, row.fault = c[0].Text+" "+c[1].Text+": "+c[2].Text, Fault{Command: "kubectl mooring doctor", Next: c[4].Text}
-		if c[4].Text != "" {
-			row.told.lines = []string{"to do: " + c[4].Text}
-		}
+		row.trouble.Fault = Fault{What: c[0].Text + " " + c[1].Text + ": " + c[2].Text, Command: "kubectl mooring doctor", Next: c[4].Text}
 		lines = append(lines, line{row: row, texts: []string{string(f.Severity), f.Check, f.What, f.Where, f.Why, f.Do}})
 	}
 	l = m.list(l, "finding", lines)

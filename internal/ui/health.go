@@ -94,23 +94,24 @@ func Text(w World, width int, paint finding.Paint) string {
 	}
 	var out strings.Builder
 	for _, t := range p.Health {
+		l, troubles := partOf(w, p.Lists, t.Key)
 		head := t.Title + pad(titles-len(t.Title)) + "  "
 		word := pad(len("changing") - len(t.State))
 		out.WriteString(head + paint(string(t.State), t.State != Bad && t.State != Unread) + word + "  ")
 		text := t.Text
-		if at := slices.IndexFunc(p.Lists, func(l List) bool { return l.Key == t.Key && l.Old }); at >= 0 {
-			text += fmt.Sprintf(" (%s ago)", prose.Span(w.ReadAt.Sub(*p.Lists[at].Checked)))
+		if l.Old {
+			text += fmt.Sprintf(" (%s ago)", prose.Span(w.ReadAt.Sub(*l.Checked)))
 		}
 		out.WriteString(prose.Wrap("", pad(titles+len("  changing  ")), text, max(0, width-titles-len("  changing  "))))
-		for _, trouble := range troubles(w, p, t.Key) {
-			mark := "  ! "
-			if trouble.well {
-				mark = "  - "
+		if l.Problem != "" && l.State != Unread { // else the tile has it
+			out.WriteString(prose.Wrap("  ! ", "    ", l.unread(), width))
+		}
+		for i, is := range troubles {
+			if i == mostNamed {
+				out.WriteString(fmt.Sprintf("  ! and %d more\n", len(troubles)-i))
+				break
 			}
-			out.WriteString(prose.Wrap(mark, "    ", trouble.head, width))
-			for _, line := range trouble.lines {
-				out.WriteString(prose.Wrap("    ", "    ", line, width))
-			}
+			out.WriteString(is.text(w.now(), width))
 		}
 	}
 	for _, n := range p.Notes {
@@ -120,92 +121,3 @@ func Text(w World, width int, paint finding.Paint) string {
 }
 
 func pad(n int) string { return fmt.Sprintf("%*s", max(n, 0), "") }
-
-// trouble is one thing that needs attention: a sentence, and lines that stand by themselves, such as a command to copy. well reports that it is
-// fine, and shown nonetheless.
-type trouble struct {
-	head  string
-	lines []string
-	well  bool
-}
-
-// troubles are a few things that need attention in one part.
-func troubles(w World, p Page, key string) []trouble {
-	var all []trouble
-	if key == "machines" {
-		rows := slices.Clone(w.Machines)
-		slices.SortFunc(rows, byNeed)
-		for _, r := range rows {
-			if r.Verdict.NeedsAttention() && len(r.Findings) > 0 {
-				all = append(all, trouble{head: tidy(r.Machine + " " + r.Verdict.String() + ": " + r.Findings[0].Text(w.now()))})
-			}
-		}
-	}
-	for _, l := range p.Lists {
-		if l.Key != key {
-			continue
-		}
-		switch {
-		case l.Problem == "" || l.State == Unread: // the tile has it
-		case strings.HasPrefix(l.Problem, finding.NotKept):
-			all = append(all, trouble{head: l.Problem})
-		default:
-			all = append(all, trouble{head: "not read: " + l.Problem})
-		}
-		if key == "components" {
-			all = append(all, componentLines(w)...)
-			continue
-		}
-		for _, r := range l.Rows {
-			all = append(all, r.inTerminal())
-		}
-	}
-	if len(all) > mostNamed {
-		all = append(all[:mostNamed], trouble{head: fmt.Sprintf("and %d more", len(all)-mostNamed)})
-	}
-	return all
-}
-
-// componentLines are Mooring's own programs, those first that do not work: they are few, and who leads is of interest when all is well too.
-func componentLines(w World) []trouble {
-	var out []trouble
-	for _, c := range w.Components {
-		text := tidy(strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where() + "): ")
-		parts := []string{c.Problem}
-		switch {
-		case c.Problem != "":
-		case c.Unread != "":
-			parts = []string{"unknown: " + c.Unread}
-		default:
-			parts = []string{"running"}
-			if pods := c.Pods(); pods != "" {
-				parts = []string{pods + " ready"}
-			}
-		}
-		if c.Leader != "" {
-			parts = append(parts, "leader "+c.Leader)
-		}
-		if c.Renewed != nil {
-			parts = append(parts, "its Lease renewed "+prose.Span(max(0, w.now().Sub(*c.Renewed)))+" ago")
-		}
-		out = append(out, trouble{head: text + " " + tidy(strings.Join(parts, ", ")), well: c.Problem == "" && c.Unread == ""})
-	}
-	slices.SortStableFunc(out, func(a, b trouble) int {
-		return cmp.Or(order(!a.well)-order(!b.well), cmp.Compare(a.head, b.head))
-	})
-	return out
-}
-
-// inTerminal is a row in a terminal.
-func (r Row) inTerminal() trouble {
-	if r.told.head != "" {
-		return r.told
-	}
-	var texts []string
-	for _, x := range r.Cells {
-		if x.Text != "" && x.Text != "-" {
-			texts = append(texts, strings.TrimSpace(x.Text+" "+x.ID))
-		}
-	}
-	return trouble{head: strings.Join(texts, ", ")}
-}

@@ -12,11 +12,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/tenants"
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
@@ -49,10 +49,9 @@ type Row struct {
 	Ill   bool   `json:"ill,omitempty"`
 	Old   bool   `json:"old,omitempty"`
 	Cells []Cell `json:"cells"`
-	// told is the row in a terminal, if that is not its cells; fault is what a person or a component does about it, and since
-	// when it is so.
-	told  trouble
-	fault Fault
+	// trouble is what a person or a component does about it, since when it is so, and the row in one sentence if that is not
+	// its cells.
+	trouble trouble
 }
 
 // Cell is a text, and instead of it or alongside it a moment or bars.
@@ -74,9 +73,6 @@ type Bar struct {
 	// Percent is 0 to 100, -1 without a limit.
 	Percent int `json:"percent"`
 }
-
-// nearFull is from which percentage a limit needs attention.
-const nearFull = 90
 
 // line is a row before the filter.
 type line struct {
@@ -178,20 +174,29 @@ func componentsOf(w World, m matcher) List {
 	}
 	lines := make([]line, len(w.Components))
 	for i, c := range w.Components {
-		leader, renewed := cmp.Or(c.Leader, "none"), Cell{Text: "-"}
+		renewed, version := Cell{Text: "-"}, cmp.Or(c.Version, "unknown")
+		is, leader := "running", cmp.Or(c.Problem, c.Unread, c.Leader, "none")
+		if pods := c.Pods(); pods != "" {
+			is = pods + " ready"
+		}
+		if c.Unread != "" {
+			is = "unknown: " + c.Unread
+		}
+		is = strings.TrimSpace(c.Name+" "+c.Version) + " (" + c.Where() + "): " + cmp.Or(c.Problem, is)
+		if c.Leader != "" {
+			is += ", leader " + c.Leader
+		}
 		if c.Renewed != nil {
 			renewed = moment(*c.Renewed)
+			is += ", its Lease renewed " + prose.Span(max(0, w.now().Sub(*c.Renewed))) + " ago"
 		}
-		leader = cmp.Or(c.Problem, c.Unread, leader)
-		version, ready := cmp.Or(c.Version, "unknown"), cmp.Or(c.Pods(), "-")
-		lines[i] = line{
-			row: Row{
-				Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, ready, leader), renewed),
-				fault: Fault{Command: "kubectl mooring doctor controllers", Since: renewed.At},
-			},
-			texts: []string{c.Name, c.Where(), version, leader, c.Problem},
+		row := Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, cmp.Or(c.Pods(), "-"), leader), renewed)}
+		row.trouble = trouble{
+			Fault: Fault{What: tidy(is), Command: "kubectl mooring doctor controllers", Since: renewed.At}, well: c.Problem+c.Unread == "",
 		}
+		lines[i] = line{row: row, texts: []string{c.Name, c.Where(), version, leader}}
 	}
+	slices.SortStableFunc(lines, func(a, b line) int { return order(!a.row.trouble.well) - order(!b.row.trouble.well) })
 	return m.list(l, "component", lines)
 }
 
@@ -202,10 +207,10 @@ func reflectorsOf(w World, m matcher) List {
 	}
 	var lines []line
 	var waits []string
-	draws := Fault{Command: "kubectl mooring topology"}
+	draws := trouble{Fault: Fault{Command: "kubectl mooring topology"}}
 	for _, t := range sortedMaps(w.Topologies) {
 		for _, text := range t.Troubles {
-			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text), fault: draws}, texts: []string{t.Name, text}})
+			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text), trouble: draws}, texts: []string{t.Name, text}})
 		}
 		if t.WaitingFor != "" {
 			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
@@ -214,7 +219,7 @@ func reflectorsOf(w World, m matcher) List {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
 				replacing := t.Replacing(r, w.now())
-				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state), fault: draws}
+				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state), trouble: draws}
 				row.Cells[2].Machine = row.Cells[2].Text
 				texts := []string{t.Name, g.Name, r.Node, r.Zone, state}
 				lines = append(lines, line{row: row, settling: replacing, texts: texts, zone: r.Zone})
@@ -267,9 +272,9 @@ func balancersOf(w World, m matcher) List {
 			Cells: append(cells(name, address, b.Problem, portsOf(b.Spec.Ports), target), moment(b.CreationTimestamp.Time)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
-		row.fault.Command = "kubectl mooring status"
+		row.trouble.Command = "kubectl mooring status"
 		if about("", b.Name, "")+about("", b.Namespace, "") == b.Name+b.Namespace {
-			row.fault.Command = "kubectl mooring explain service " + b.Name + " -n " + b.Namespace
+			row.trouble.Command = "kubectl mooring explain service " + b.Name + " -n " + b.Namespace
 		}
 		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Spec.Ports), target}
 		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.now()), texts: texts}
@@ -355,93 +360,37 @@ func tenantsOf(w World, m matcher) List {
 	slices.SortFunc(list, func(a, b Tenant) int { return prose.Natural(a.Name, b.Name) })
 	lines := make([]line, len(list))
 	for i, t := range list {
-		state, ill := t.state()
-		usage := Cell{Text: "not counted yet"}
-		if t.Status.Usage != nil {
-			var full bool
-			usage.Text = ""
-			usage.Bars, full = t.bars()
-			ill = ill || full
-		}
-		row := Row{Ill: ill, Cells: append(cells(t.Name, state), moment(t.ready().LastTransitionTime.Time), Cell{Text: tidy(t.Status.Proxies)}, usage)}
-		row.fault = Fault{Command: about("kubectl mooring explain etcdstorage ", t.Name, "kubectl mooring status"), Since: row.Cells[2].At}
-		if meta.IsStatusConditionTrue(t.Status.Conditions, "Reconciling") {
-			row.fault.Who = "etcd-storage-operator"
-		}
-		lines[i] = line{row: row, texts: []string{t.Name, state, t.Status.Proxies, t.Status.Endpoint}}
+		lines[i] = tenantLine(t, w.now())
 	}
 	return w.kept(m.list(l, "tenant", lines), "etcd-storage-operator")
 }
 
-// state is how a tenant is, and whether that needs attention.
-func (t Tenant) state() (text string, ill bool) {
-	ready := t.ready()
-	switch well := ready.Status == metav1.ConditionTrue; {
-	case t.DeletionTimestamp != nil:
-		text = "being deleted"
-	case well && t.Trouble != "":
-		return "Ready; " + t.Trouble, true
-	case well:
-		return "Ready", false
-	case ready.Status == "":
-		text = "no status yet"
-	default:
-		text = cmp.Or(ready.Reason, "not Ready")
-	}
-	if ready.Status != metav1.ConditionTrue && ready.Message != "" {
-		text += ": " + ready.Message
-	}
-	return text, true
-}
-
-// ready is its condition of that name, a zero one while there is none.
-func (t Tenant) ready() (c metav1.Condition) {
+// tenantLine is a tenant, with what is not well of it.
+func tenantLine(t Tenant, now time.Time) line {
+	var since time.Time
 	if ready := meta.FindStatusCondition(t.Status.Conditions, "Ready"); ready != nil {
-		c = *ready
+		since = ready.LastTransitionTime.Time
 	}
-	return c
-}
-
-// bars are what a tenant stores, and whether a limit is near.
-func (t Tenant) bars() (bars []Bar, full bool) {
-	u, quota := t.Status.Usage, t.Spec.Quota
-	var bytes *int64
-	if bound := t.BytesBound(); bound != nil {
-		bytes = new(bound.Value())
+	report, state, ill, next := tenants.Judge(t, now), "", false, ""
+	for _, v := range report.Troubles() {
+		ill, next = ill || v.State.NeedsAttention(), cmp.Or(next, v.Next)
+		state += "; " + v.What
 	}
-	for _, x := range []struct {
-		what  string
-		used  int64
-		limit *int64
-	}{{"bytes", u.Bytes.Value(), bytes}, {"keys", u.Keys, quota.Keys}, {"leases", u.Leases, quota.Leases}} {
-		b := Bar{Label: amount(x.what, x.used) + " " + unit(x.what, x.used), Percent: -1}
-		if x.limit != nil && *x.limit > 0 {
-			b.Percent = int(min(100, max(0, float64(x.used)/float64(*x.limit)*100)))
-			b.Label = fmt.Sprintf("%s of %s %s", amount(x.what, x.used), amount(x.what, *x.limit), unit(x.what, *x.limit))
-			full = full || b.Percent >= nearFull
-		}
-		bars = append(bars, b)
+	usage := Cell{}
+	if t.Status.Usage == nil {
+		usage.Text = "not counted yet"
 	}
-	return bars, full
-}
-
-// unit is what is counted; n says of how many.
-func unit(what string, n int64) string {
-	switch {
-	case what == "bytes":
-		return "stored"
-	case n == 1:
-		return strings.TrimSuffix(what, "s")
+	for _, v := range report.Usage {
+		usage.Bars = append(usage.Bars, Bar{Label: v.Source + ": " + v.What, Percent: v.Percent})
 	}
-	return what
-}
-
-// amount is a number for people.
-func amount(what string, n int64) string {
-	if what == "bytes" {
-		return prose.Bytes(n)
+	state = cmp.Or(strings.TrimPrefix(state, "; "), "Ready")
+	row := Row{Ill: ill, Cells: append(cells(t.Name, state), moment(since), Cell{Text: tidy(t.Status.Proxies)}, usage)}
+	about := about("kubectl mooring explain etcdstorage ", t.Name, "kubectl mooring status")
+	row.trouble.Fault = Fault{What: t.Name + ": " + state, Command: about, Since: row.Cells[2].At, Next: tidy(next)}
+	if meta.IsStatusConditionTrue(t.Status.Conditions, "Reconciling") {
+		row.trouble.Who = "etcd-storage-operator"
 	}
-	return fmt.Sprint(n)
+	return line{row: row, settling: !ill && state != "Ready", texts: []string{t.Name, state, t.Status.Proxies, t.Status.Endpoint}}
 }
 
 func journalOf(w World, m matcher) List {

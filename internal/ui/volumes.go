@@ -119,9 +119,6 @@ func volumeLine(r volumes.Row, zone string) line {
 // ofVolume is the row with what is told of a volume or a snapshot.
 func (r Row) ofVolume() Row {
 	c := r.Cells
-	r.told.head = strings.TrimSuffix(c[0].Text+" "+c[6].Text+": "+c[7].Text, ": ")
-	if r.fault = (Fault{Command: "kubectl mooring volumes", Next: c[8].Text, Who: actor(c[8].Text)}); c[8].Text != "" {
-		r.told.lines = []string{"to do: " + c[8].Text}
-	}
+	r.trouble.Fault = Fault{What: strings.TrimSuffix(c[0].Text+" "+c[6].Text+": "+c[7].Text, ": "), Command: "kubectl mooring volumes", Next: c[8].Text}
 	return r
 }

@@ -81,9 +81,4 @@ type Balancer struct {
 type Excluded struct{ Node, Reason string }
 
 // Tenant is an EtcdStorage.
-type Tenant struct {
-	etcdv1alpha1.EtcdStorage
-
-	// Trouble is what else needs attention, as kubectl mooring explain etcdstorage has it; "" for nothing.
-	Trouble string
-}
+type Tenant = etcdv1alpha1.EtcdStorage

@@ -78,6 +78,21 @@ func (f Finding) Advise(do string) Finding {
 	return f
 }
 
+// NotRead are the findings about sides that could not be read.
+func NotRead(sides []Side) (out []Finding) {
+	for _, s := range sides {
+		out = append(out, NotLookedAt(s.Name, s.Problem))
+	}
+	return out
+}
+
+// NotLookedAt is the finding about a side that could not be read.
+func NotLookedAt(side, problem string) Finding {
+	return Warning.Say("not read: %s: %s", side, problem).At(side).AsUnread().
+		Because("problems there are not found").
+		Advise("request the right to read it, or ask a person who has it")
+}
+
 // Check looks at evidence from one side.
 type Check[Evidence any] struct {
 	Name string

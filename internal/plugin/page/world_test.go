@@ -80,7 +80,7 @@ type object map[string]any
 func tenant(of object) (t ui.Tenant) {
 	text, err := json.Marshal(of)
 	if err == nil {
-		err = json.Unmarshal(text, &t.EtcdStorage)
+		err = json.Unmarshal(text, &t)
 	}
 	if err != nil {
 		panic(err)

@@ -127,9 +127,9 @@ func nodeSyncDoctor(c *observe.Cluster) *commands.Doctor {
 
 // notLookedAt is why a check of Calico's data was not made, or not to its end.
 func notLookedAt(check, side string, err error) finding.Finding {
-	f := doctor.NotLookedAt(side, observe.OneLine(err))
+	f := finding.NotLookedAt(side, observe.OneLine(err))
 	if errors.Is(err, context.DeadlineExceeded) {
-		f = doctor.NotLookedAt(side, "time ran out before all of it was read")
+		f = finding.NotLookedAt(side, "time ran out before all of it was read")
 		f.Do = "run `kubectl mooring doctor " + check + "`, which has its time for this alone"
 	}
 	f.Check = check

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
-	etcdv1alpha1 "github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/explain"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
@@ -45,21 +43,7 @@ func (u *Reader) tenants(ctx context.Context, w *ui.World) {
 		w.TenantProblem = "listing " + s.Name + ": " + s.Problem
 	}
 	w.TenantsAbsent = !served && len(unread) == 0
-	for i := range all {
-		w.Tenants = append(w.Tenants, tenantOf(all[i], u.cluster.ServerTime(u.clock.Now())))
-	}
-}
-
-func tenantOf(s etcdv1alpha1.EtcdStorage, now time.Time) ui.Tenant {
-	var trouble []string
-	for _, section := range explain.EtcdStorage(explain.EtcdStorageEvidence{Now: now, Storage: s}).Sections {
-		for _, l := range section.Lines {
-			if l.Attention && l.Topic != "pending" { // which ends by itself while an operator runs
-				trouble = append(trouble, l.Topic+": "+l.Text)
-			}
-		}
-	}
-	return ui.Tenant{EtcdStorage: s, Trouble: strings.Join(trouble, "; ")}
+	w.Tenants = all
 }
 
 // entries are the reported steps of the components, with a sentence for each place that could not be read.

@@ -48,7 +48,7 @@ func tenant(t *testing.T, c *observe.Cluster, name string, expires time.Time, co
 		s.Status.Conditions[i].LastTransitionTime = old
 	}
 	s.Status.Certificates = &v1alpha1.CertificateTimes{Serving: &metav1.Time{Time: expires}}
-	s.Status.ReadyReplicas = s.Spec.Replicas
+	s.Status.ReadyReplicas, s.Status.ObservedGeneration = s.Spec.Replicas, made.GetGeneration()
 	s.Status.Usage = &v1alpha1.Usage{Keys: 1, ObservedAt: old}
 	whole, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 	if err != nil {
