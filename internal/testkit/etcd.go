@@ -41,7 +41,7 @@ func NewEtcd(tb testing.TB) *Etcd {
 	if n := len(shared.etcds); n > 0 {
 		e := shared.etcds[n-1]
 		shared.etcds = shared.etcds[:n-1]
-		e.lend(tb)
+		e.lend(tb, &shared.etcds)
 		return e
 	}
 	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-")}
@@ -49,41 +49,54 @@ func NewEtcd(tb testing.TB) *Etcd {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	must.Do(tb, err)
 	e.Client = client
-	shared.stops = append(shared.stops, func() {
-		_ = client.Close()
-		e.process.Stop()
-	})
-	e.lend(tb)
+	e.stopAtEnd()
+	e.lend(tb, &shared.etcds)
 	return e
 }
 
-// lend gives the etcd to one test, and takes it back empty. One that the test compacted is not given to another: that one would find its
-// past cut off.
-func (e *Etcd) lend(tb testing.TB) {
+// stopAtEnd stops it after all tests.
+func (e *Etcd) stopAtEnd() {
+	shared.stops = append(shared.stops, func() {
+		_ = e.Client.Close()
+		e.process.Stop()
+	})
+}
+
+// lend gives the etcd to one test, and takes it back empty, among the idle ones. One that the test compacted, or gave users, is stopped.
+func (e *Etcd) lend(tb testing.TB, idle *[]*Etcd) {
 	tb.Helper()
 	lent := e.Revision(tb)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		if _, err := e.Client.Get(ctx, "any", clientv3.WithCountOnly(), clientv3.WithRev(lent)); err != nil {
-			return // it is not given to another test
-		}
-		if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
+		if e.empty(ctx, lent) != nil {
+			e.process.Stop()
 			return
-		}
-		leases, err := e.Client.Leases(ctx)
-		if err != nil {
-			return
-		}
-		for _, lease := range leases.Leases {
-			if _, err := e.Client.Revoke(ctx, lease.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				return
-			}
 		}
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
-		shared.etcds = append(shared.etcds, e)
+		*idle = append(*idle, e)
 	})
+}
+
+// empty removes all keys and leases. It fails on an etcd whose past since the revision is cut off, and on one with authentication.
+func (e *Etcd) empty(ctx context.Context, since int64) error {
+	if _, err := e.Client.Get(ctx, "any", clientv3.WithCountOnly(), clientv3.WithRev(since)); err != nil {
+		return err
+	}
+	if _, err := e.Client.Delete(ctx, "\x00", clientv3.WithFromKey()); err != nil {
+		return err
+	}
+	leases, err := e.Client.Leases(ctx)
+	if err != nil {
+		return err
+	}
+	for _, lease := range leases.Leases {
+		if _, err := e.Client.Revoke(ctx, lease.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *Etcd) start(tb testing.TB, clientURL string) {

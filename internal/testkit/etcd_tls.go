@@ -22,13 +22,43 @@ func NewTLSEtcd(tb testing.TB, files TLSFolder, config *tls.Config, flags ...str
 	shared.mu.Lock()
 	e := &Etcd{
 		binary: binary, folder: Folder(tb, "etcd-tls-"),
-		flags: append([]string{"--cert-file", files.Cert(), "--key-file", files.Key(), "--client-ca-file", files.CA()}, flags...),
+		flags: append(files.flags(), flags...),
 	}
 	shared.mu.Unlock()
 	e.start(tb, "https://"+FreeAddress(tb))
 	tb.Cleanup(func() { e.process.Stop() })
 	e.Client = e.Connect(tb, clientv3.Config{TLS: config})
 	return e
+}
+
+// LendTLSEtcd returns an empty etcd that serves TLS and that no other test uses meanwhile, with the authority of its clients' certificates, which all of a
+// package have in common. Client shows one for this name. A password costs little to hash.
+func LendTLSEtcd(tb testing.TB, name string) (*Etcd, *Authority) {
+	tb.Helper()
+	binary := Binary(tb, "lab")
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	pool := &shared.tls
+	if pool.authority == nil {
+		pool.authority = NewAuthority(tb, "core")
+	}
+	if n := len(pool.etcds); n > 0 {
+		e := pool.etcds[n-1]
+		pool.etcds = pool.etcds[:n-1]
+		e.lend(tb, &pool.etcds)
+		return e, pool.authority
+	}
+	files := TLSFolder(Folder(tb, "etcd-lent-tls-"))
+	files.PutPair(tb, pool.authority.Issue(tb, Leaf{}))
+	files.Put(tb, "ca.crt", pool.authority.PEM)
+	e := &Etcd{binary: binary, folder: Folder(tb, "etcd-lent-"), flags: append(files.flags(), "--bcrypt-cost=4")}
+	e.start(tb, "https://"+FreeAddress(tb))
+	config := clientv3.Config{TLS: pool.authority.Issue(tb, Leaf{CommonName: name}).Client(tb, pool.authority)}
+	config.Endpoints, config.DialTimeout, config.Logger = []string{e.Endpoint}, loginPatience, zap.NewNop()
+	e.Client = must.Get(clientv3.New(config)).Or(tb)
+	e.stopAtEnd()
+	e.lend(tb, &pool.etcds)
+	return e, pool.authority
 }
 
 // NewEtcdWith returns an etcd of its own without TLS, not shared with other tests, that is started with more flags.

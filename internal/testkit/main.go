@@ -27,6 +27,10 @@ var shared struct { //nolint:gochecknoglobals // there is one test process per p
 	mu    sync.Mutex
 	stops []func()
 	etcds []*Etcd // idle ones
+	tls   struct {
+		authority *Authority // of all
+		etcds     []*Etcd    // idle ones
+	}
 }
 
 // Main runs the tests of a package with all their temporary files in one folder, stops what they shared, and exits.

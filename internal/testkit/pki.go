@@ -142,6 +142,11 @@ func (f TLSFolder) CA() string { return f.path("ca.crt") }
 
 func (f TLSFolder) path(name string) string { return filepath.Join(string(f), name) }
 
+// flags are those with which an etcd serves the pair and wants certificates of the bundle.
+func (f TLSFolder) flags() []string {
+	return []string{"--cert-file", f.Cert(), "--key-file", f.Key(), "--client-ca-file", f.CA()}
+}
+
 // Put replaces one file by renaming a new one over it, as careful writers do.
 func (f TLSFolder) Put(tb testing.TB, name string, content []byte) {
 	tb.Helper()

@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,20 @@ type contender struct {
 	calls   atomic.Int64
 	refused atomic.Int64 // watches
 	ended   chan struct{}
+	mu      sync.Mutex
+	begun   []time.Time // the slow calls
+}
+
+// since returns how long after a time each slow call of after it began.
+func (c *contender) since(begin time.Time) (out []time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.begun {
+		if at.After(begin) {
+			out = append(out, at.Sub(begin))
+		}
+	}
+	return out
 }
 
 // contend starts a replica on a Lease that all share. One that is dead makes no call any more, as after kill -9.
@@ -62,7 +77,7 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches 
 	}
 	tick := 2 * time.Second
 	if prompt {
-		p := &promptLock{Interface: slowLock{lock}, every: tick, clock: clock.RealClock{}}
+		p := &promptLock{Interface: slowLock{lock, c}, every: tick, clock: clock.RealClock{}}
 		go p.follow(ctx, client.CoordinationV1(), "kube-system", "l")
 		lock, tick = p, electionTick
 	}
@@ -83,10 +98,13 @@ func contend(t *testing.T, shared *fake.Clientset, name string, prompt, watches 
 const callTime = 20 * time.Millisecond
 
 // slowLock makes calls that take callTime, and end with their context.
-type slowLock struct{ resourcelock.Interface }
+type slowLock struct {
+	resourcelock.Interface
+	of *contender
+}
 
 func (l slowLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if err := pass(ctx); err != nil {
+	if err := l.pass(ctx); err != nil {
 		return nil, nil, err
 	}
 	return l.Interface.Get(ctx)
@@ -94,10 +112,13 @@ func (l slowLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, 
 
 // Update is made, and then its caller learns of it or not.
 func (l slowLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return errors.Join(l.Interface.Update(ctx, record), pass(ctx))
+	return errors.Join(l.Interface.Update(ctx, record), l.pass(ctx))
 }
 
-func pass(ctx context.Context) error {
+func (l slowLock) pass(ctx context.Context) error {
+	l.of.mu.Lock()
+	l.of.begun = append(l.of.begun, time.Now())
+	l.of.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -106,23 +127,38 @@ func pass(ctx context.Context) error {
 	}
 }
 
-// Whenever a leader is told to stop, whatever call is under way, nobody holds the Lease when it has ended.
+// Whenever a leader is told to stop, before, during or after each of its calls, nobody holds the Lease when it has ended.
 func TestALeaseIsGivenBack(t *testing.T) {
 	t.Parallel()
-	for after := time.Duration(0); after < 4*time.Second; after += callTime / 2 {
+	// stop tells a leader to stop so long after its start, and returns when it has made the calls before that it made as the leader.
+	stop := func(after time.Duration) (calls []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			shared := fake.NewClientset()
+			shared, began := fake.NewClientset(), time.Now()
 			leader := contend(t, shared, "one", true, true)
-			<-leader.leads
-			<-time.After(10*time.Second + after)
+			leads := (<-leader.leads).Sub(began)
+			<-time.After(after - leads)
+			calls = leader.since(began.Add(leads))
 			leader.stop()
 			<-leader.ended
 			lease := must.Get(shared.CoordinationV1().Leases("kube-system").Get(t.Context(), "l", metav1.GetOptions{})).Or(t)
 			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-				t.Errorf("stopped %s after a renewal: %s has the Lease still", after, *holder)
+				t.Errorf("stopped %s after its start: %s has the Lease still", after, *holder)
 			}
 			synctest.Wait()
+			for n := range calls {
+				calls[n] += leads
+			}
 		})
+		return calls
+	}
+	calls := stop(7 * time.Second)
+	if len(calls) < 3 {
+		t.Fatalf("calls after %v", calls)
+	}
+	for _, at := range calls {
+		for after := at - callTime/2; after <= at+3*callTime/2; after += callTime / 4 {
+			stop(after)
+		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +21,6 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
-	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -144,10 +142,9 @@ func TestAnotherCoreIsAccepted(t *testing.T) {
 // all the same, and the record in the core alone binds them. When the kind is updated, the status has it a resync later.
 func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	t.Parallel()
-	whole, older := definition(t), definition(t)
+	older := definition(t)
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "core")
-	cluster := cluster.On(t, controlplane.New(t), older)
-	g := newRig(t, cluster)
+	g := newRig(t, cluster.Own(t, older))
 	name := "older"
 	g.storage(name, "{}")
 	g.sync(name)
@@ -160,10 +157,7 @@ func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionTrue, "ForeignCore", "has no record of the EtcdStorage")
 	g.at(g.etcd)
-	crds := apiextensions.NewForConfigOrDie(cluster.Config).ApiextensionsV1().CustomResourceDefinitions()
-	is := must.Get(crds.Get(t.Context(), whole.Name, metav1.GetOptions{})).Or(t)
-	is.Spec = whole.Spec
-	must.Get(crds.Update(t.Context(), is, metav1.UpdateOptions{})).Or(t)
+	g.cluster.Redefine(t, definition(t))
 	testkit.Eventually(t, "the binding in the status", func() string {
 		g.clock.Step(g.r.Timing.Resync)
 		g.sync(name)

@@ -24,6 +24,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -46,7 +47,7 @@ func storiesWithUsers() map[string]story {
 		"creation": {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
 		"rotation": {
 			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true,
-			acts: slices.Repeat([]func(*mortal, string, string, time.Duration){turn}, 16), end: rotated,
+			acts: slices.Repeat([]func(*mortal, string, string, time.Duration){turn}, 14), end: rotated,
 		},
 		"rotation of the user": {
 			settled: true, end: served,
@@ -355,20 +356,21 @@ func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []stri
 	return writes, died
 }
 
-// tell plays a story: undisturbed; with an operator that dies after each of its writes, and before each second one; and, in CI, with one that dies
-// once, before or after one of the writes, at night before and after each.
-func tell(t *testing.T, m *mortal, stem string, s story) {
+// tell plays a story on a cluster: undisturbed, and with an operator that dies after each of its writes, which leaves the same as one that dies before each
+// second one. On simulated clusters it plays it with one that dies once, before or after one of the writes: in CI at a few of them, at night at each.
+func tell(t *testing.T, on *cluster.Cluster, stem string, s story, start func(*cluster.Cluster) *mortal) {
 	t.Helper()
+	m := start(on)
 	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
 	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
-	always := []fate{func(int) (int, bool) { return 1, true }, func(int) (int, bool) { return 2, false }}
-	for i, every := range always {
-		if _, died := m.play(t, fmt.Sprintf("%s-every-%d", stem, i), s, every); died < len(writes)/2 {
-			t.Errorf("%d deaths, though there are %d writes", died, len(writes))
-		}
+	if _, died := m.play(t, stem+"-every", s, func(int) (int, bool) { return 1, true }); died < len(writes)/2 {
+		t.Errorf("%d deaths, though there are %d writes", died, len(writes))
 	}
 	points := cases.Rand(t).Perm(2 * len(writes))
-	points = points[:min(cases.Number(t, 0, 1, math.MaxInt), len(points))]
+	points = points[:min(cases.Number(t, 0, 3, math.MaxInt), len(points))]
+	if len(points) > 0 && !on.Simulated() {
+		m = start(cluster.New(t, definition(t)))
+	}
 	for _, point := range points {
 		n, after := 1+point/2, point%2 == 1
 		name := fmt.Sprintf("%s-at-%d-%t", stem, n, after)
@@ -399,10 +401,11 @@ func TestDeathAtAnyWrite(t *testing.T) {
 	for name, s := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(t, newMortal(t, server(t), strings.HasSuffix(name, withUsers)), stem(name), s)
+			tell(t, server(t), stem(name), s, func(c *cluster.Cluster) *mortal { return newMortal(t, c, strings.HasSuffix(name, withUsers)) })
 		})
 	}
-	for _, name := range cases.Sample(t, 1, slices.Sorted(maps.Keys(all))...) {
+	if cases.Number(t, 1, 0, 0) == 1 {
+		name := cases.Sample(t, 1, slices.Sorted(maps.Keys(all))...)[0]
 		t.Run(name+", on a real API server", func(t *testing.T) {
 			t.Parallel()
 			m := newMortal(t, realServer(t), strings.HasSuffix(name, withUsers))

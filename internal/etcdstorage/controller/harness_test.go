@@ -136,12 +136,11 @@ func (g *rig) newNamespace(stem string) string {
 	return ns.Name
 }
 
-// startCore starts a core that wants client certificates, and puts its credentials where the operator looks for them.
+// startCore puts the credentials of a core that wants client certificates where the operator looks for them.
 func (g *rig) startCore() {
 	g.t.Helper()
-	g.authority = testkit.NewAuthority(g.t, "core")
+	g.etcd, g.authority = testkit.LendTLSEtcd(g.t, "storage-proxies")
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
-	g.etcd = testkit.NewTLSEtcd(g.t, testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM), pair.Client(g.t, g.authority))
 	g.root = g.etcd.Client
 	g.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-ca", Namespace: g.namespace}, Data: map[string]string{"ca.pem": string(g.authority.PEM)}})
 	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "etcd-coreserving-cert", Namespace: g.namespace},

@@ -102,10 +102,10 @@ func storiesWithIssuer(cm func(*mortal) *certManager) map[string]story {
 		must.Do(m.t, m.admin.Delete(m.t.Context(), m.get(name)))
 	}
 	return map[string]story{
-		"renewal": {spec: fromIssuer, acts: slices.Concat([]act{nothing, work}, slices.Repeat([]act{turn}, 16)), end: renewed},
+		"renewal": {spec: fromIssuer, acts: slices.Concat([]act{nothing, work}, slices.Repeat([]act{turn}, 11)), end: renewed},
 		"there and back": {
 			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true, end: back,
-			acts: slices.Concat([]act{other, work}, slices.Repeat([]act{turn}, 6), []act{own}, slices.Repeat([]act{turn}, 6)),
+			acts: slices.Concat([]act{other, work}, slices.Repeat([]act{turn}, 4), []act{own}, slices.Repeat([]act{turn}, 5)),
 		},
 		"deletion": {spec: fromIssuer, acts: []act{nothing, work, leave}, end: func(m *mortal, name, _ string) {
 			for _, ref := range operator.IssuerRefs(name) {
@@ -165,9 +165,11 @@ func TestDeathAtAnyWriteWithAnIssuer(t *testing.T) {
 	for name, s := range storiesWithIssuer(func(m *mortal) *certManager { return &certManager{rig: m.rig} }) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMortal(t, server(t), false)
-			installCertManager(t, m.rig)
-			tell(t, m, stem(name)+"-i", s)
+			tell(t, server(t), stem(name)+"-i", s, func(c *cluster.Cluster) *mortal {
+				m := newMortal(t, c, false)
+				installCertManager(t, m.rig)
+				return m
+			})
 		})
 	}
 }

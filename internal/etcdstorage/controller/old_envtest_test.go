@@ -268,26 +268,3 @@ func TestWhatAProxyHolds(t *testing.T) {
 		t.Errorf("it holds %v, want %v", mounted, want)
 	}
 }
-
-// The longest name that the kind allows fits every object that is made (S14).
-func TestTheLongestNameIsServed(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, realServer(t))
-	g.enableAuth()
-	name := strings.Repeat("long-name-", 5) + "12345678"
-	if len(name) != 58 {
-		t.Fatal(len(name))
-	}
-	ns := g.tenant()
-	g.storage(name, toTenant(ns, ""))
-	g.sync(name)
-	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionTrue, "Issued", "")
-	for _, ref := range operator.Refs(name) {
-		if !strings.Contains(g.state(name), ref.Kind+"List "+g.namespace+"/"+ref.Name+" ") {
-			t.Errorf("there is no %s", ref)
-		}
-	}
-	if _, err := g.startProxy(name, ns).Put(t.Context(), "a", "b"); err != nil {
-		t.Error(err)
-	}
-}

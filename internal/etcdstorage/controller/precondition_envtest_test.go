@@ -46,7 +46,7 @@ func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed fun
 // object that was changed or replaced meanwhile is looked at again first.
 func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, realServer(t))
+	g := newRig(t, server(t))
 	ns, name := g.tenant(), "seen"
 	g.storage(name, toTenant(ns, ""))
 	g.sync(name)

@@ -21,7 +21,7 @@ import (
 // core, nor the status of EtcdStorages.
 func TestReportWritesNothing(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, realServer(t))
+	g := newRig(t, server(t))
 	g.storage("changed-tenant", "{replicas: 1}")
 	g.sync("changed-tenant")
 	g.patch("changed-tenant", `{"spec":{"replicas":2}}`)

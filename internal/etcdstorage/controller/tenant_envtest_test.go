@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,15 +41,16 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 	return out
 }
 
-// A tenant from its first object to its first key: what is missing is said with the command that cures it, the command cures it, the proxy serves with
-// what was mounted and delivered, and a second look writes nothing.
+// A tenant with the longest name that the kind allows, from its first object to its first key: what is missing is said with the command that cures it, the
+// command cures it, the proxy serves with what was mounted and delivered, columns show it, and a second look writes nothing.
 func TestATenantIsServed(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, realServer(t))
+	g.enableAuth()
 	ns := g.newNamespace("tenant-")
 	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: ns}, Data: map[string][]byte{"other": []byte("kept")}})
-	name := "served"
-	g.storage(name, toTenant(ns, ""))
+	name := strings.Repeat("long-name-", 5) + "12345678"
+	g.storage(name, toTenant(ns, ", quota: {bytes: 1Mi, keys: 1}"))
 	g.sync(name)
 	g.expect(name, v1alpha1.ConditionCertificatesReady, metav1.ConditionFalse, "MissingPermission", "the operator may not get it; run: kubectl -n "+ns+" create")
 	g.expect(name, v1alpha1.ConditionConflict, metav1.ConditionFalse, "NoConflict", "")
@@ -73,7 +75,7 @@ func TestATenantIsServed(t *testing.T) {
 	}
 	before := g.state(name, ns)
 	g.sync(name)
-	g.r = g.newOperator()
+	g.newAuthOperator()
 	g.sync(name)
 	if after := g.state(name, ns); after != before {
 		t.Errorf("a second look writes:\n%s\n%s", before, after)
@@ -83,6 +85,28 @@ func TestATenantIsServed(t *testing.T) {
 	if got := g.keys("/" + name + "/"); len(got) != 1 || !strings.HasPrefix(got[0], "/"+name+"/hello=world@") {
 		t.Errorf("%v", got)
 	}
+	g.measured(name)
+	g.sync(name)
+	columns := strings.Split(g.kubectl("kubectl get ets -o wide "+name), "\n")
+	for i, want := range [][]string{
+		{"NAME", "READY", "REASON", "PROXIES", "KEYS", "BYTES", "QUOTA", "LEASES", "EXCEEDED", "POLICY", "ENDPOINT", "AGE"},
+		{name, "True", "Ready", "3/3", "1", strconv.Itoa(len("/" + name + "/helloworld")), "1Mi", "0", "True", "Retain", "https://etcd-" + name + "." + g.namespace + ".svc:2379"},
+	} {
+		if got := strings.Fields(columns[i]); !slices.Equal(got[:min(len(got), len(want))], want) {
+			t.Errorf("columns %v, want %v", got, want)
+		}
+	}
+}
+
+// kubectl runs a command line with kubectl as the cluster's administrator.
+func (g *rig) kubectl(command string) string {
+	g.t.Helper()
+	shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig(g.t), command)
+	out, err := exec.CommandContext(g.t.Context(), "sh", "-c", shell).CombinedOutput()
+	if err != nil {
+		g.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
 }
 
 // cure runs the first command of the condition as the tenant's administrator would.
@@ -97,18 +121,14 @@ func (g *rig) cure(name string) {
 			g.t.Fatalf("no command in %q", c.Message)
 		}
 		command, _, _ = strings.Cut(command, "\n")
-		shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig(g.t), command)
-		out, err := exec.CommandContext(g.t.Context(), "sh", "-c", shell).CombinedOutput()
-		if err != nil {
-			g.t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+		g.kubectl(command)
 	}
 }
 
 // What others change in the operator's objects is put right, what they add is left, what they delete comes back, and another image is rolled out (S6).
 func TestDriftIsPutRight(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, realServer(t))
+	g := newRig(t, server(t))
 	ns := g.tenant()
 	name := "drift"
 	g.storage(name, toTenant(ns, ""))

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -116,6 +118,19 @@ func (c *Cluster) Serve(tb testing.TB, crds ...*apiextensionsv1.CustomResourceDe
 	for _, crd := range crds {
 		must.Do(tb, c.server.serve(crd))
 	}
+}
+
+// Redefine replaces the definition of a kind that is served. A real server goes by it some time later.
+func (c *Cluster) Redefine(tb testing.TB, crd *apiextensionsv1.CustomResourceDefinition) {
+	tb.Helper()
+	if c.server != nil {
+		must.Do(tb, c.server.serve(crd))
+		return
+	}
+	crds := apiextensions.NewForConfigOrDie(c.Config).ApiextensionsV1().CustomResourceDefinitions()
+	is := must.Get(crds.Get(tb.Context(), crd.Name, metav1.GetOptions{})).Or(tb)
+	is.Spec = crd.Spec
+	must.Get(crds.Update(tb.Context(), is, metav1.UpdateOptions{})).Or(tb)
 }
 
 // AllowPods makes the service account that pods of a namespace run as.

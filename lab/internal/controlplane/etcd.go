@@ -27,6 +27,7 @@ type etcdOptions struct {
 	certFile, keyFile        string
 	clientCAFile             string
 	reusePort, unsafeNoFsync bool
+	bcryptCost               uint
 	readyFile                string
 }
 
@@ -50,6 +51,7 @@ func newEtcdCommand() *cobra.Command {
 	flags.StringVar(&o.clientCAFile, "client-ca-file", "", "authority that must have signed the certificates of clients and peers")
 	flags.BoolVar(&o.reusePort, "reuse-port", false, "join ports that the supervisor holds")
 	flags.BoolVar(&o.unsafeNoFsync, "unsafe-no-fsync", false, "do not wait for the disk: safe when the process is killed, not when the machine is")
+	flags.UintVar(&o.bcryptCost, "bcrypt-cost", 10, "cost of each hash of a user's password: 4 to 31")
 	flags.StringVar(&o.readyFile, "ready-file", "", "file to write {\"client\": URL} to once it serves")
 	for _, name := range []string{"data-dir", "listen-client", "listen-peer"} {
 		if err := command.MarkFlagRequired(name); err != nil {
@@ -76,6 +78,7 @@ func (o etcdOptions) config() (*embed.Config, error) {
 	config.InitialCluster = o.name + "=" + peer.String()
 	config.SocketOpts.ReusePort = o.reusePort
 	config.UnsafeNoFsync = o.unsafeNoFsync
+	config.BcryptCost = o.bcryptCost
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{"stderr"}
 	if o.certFile != "" {
