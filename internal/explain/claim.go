@@ -58,7 +58,9 @@ func (e ClaimEvidence) volume() Section {
 	s.say("state", "%s", r.State)
 	s.say("Pods", "%s", cmp.Or(strings.Join(r.Pods, ", "), "none"))
 	s.say("machine", "%s", cmp.Or(r.Machine, "none"))
-	s.verdicts(r.Findings, e.Now)
+	for _, v := range r.Findings {
+		s.verdict(v.State.String(), v, e.Now)
+	}
 	for _, n := range e.NotRead {
 		s.say("not read", "%s", n)
 	}

@@ -109,13 +109,6 @@ func (s *Section) verdict(topic string, v finding.Verdict, now time.Time) {
 	}
 }
 
-// verdicts says what is known of an object, by its state.
-func (s *Section) verdicts(all []finding.Verdict, now time.Time) {
-	for _, v := range all {
-		s.verdict(v.State.String(), v, now)
-	}
-}
-
 // compared says that sides were compared and agree, or that none was compared.
 func (s *Section) compared(state finding.State, agree string) {
 	if state == finding.Agree {

@@ -51,7 +51,9 @@ func (e NodeEvidence) machine() Section {
 	for _, side := range [][2]string{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
 		s.say(side[0], "%s", side[1])
 	}
-	s.verdicts(m.Findings, e.Now)
+	for _, v := range m.Findings {
+		s.verdict(v.State.String(), v, e.Now)
+	}
 	for _, side := range e.NotAsked {
 		s.say("not queried", "%s: %s", side.Name, side.NotAsked)
 	}

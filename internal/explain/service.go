@@ -331,7 +331,11 @@ func annotations(in loadbalancer.Input, refused error) Section {
 
 // gives says what an annotation changes.
 func gives(in loadbalancer.Input, name string, entry annotation.Entry, refused error) string {
-	if blamed(refused, name) {
+	blamed := func(problem error) bool {
+		wrong, ok := errors.AsType[*annotation.Error](problem)
+		return ok && wrong.Annotation == name
+	}
+	if slices.ContainsFunc(each(refused), blamed) {
 		return "it is refused, see above"
 	}
 	without, err := loadbalancer.Desired(bare(in, name))
@@ -361,14 +365,6 @@ func gives(in loadbalancer.Input, name string, entry annotation.Entry, refused e
 		return "takes away: " + strings.Join(lost, "; ")
 	}
 	return "changes nothing that is sent. " + entry.Effect
-}
-
-// blamed reports that an error is about an annotation.
-func blamed(err error, name string) bool {
-	return slices.ContainsFunc(each(err), func(problem error) bool {
-		wrong, ok := errors.AsType[*annotation.Error](problem)
-		return ok && wrong.Annotation == name
-	})
 }
 
 // bare is the input without an annotation, be it the Service's or the cluster's default.

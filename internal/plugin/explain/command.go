@@ -64,10 +64,34 @@ type subject struct {
 func subjects() []subject {
 	group := "." + v1alpha1.GroupVersion.Group
 	return []subject{
-		{[]string{"node", "nodes", "no"}, node, observe.NodeNames},
-		{[]string{"service", "services", "svc"}, service, evidence.ServiceNames},
-		{[]string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"}, claim, evidence.ClaimNames},
-		{[]string{"etcdstorage", "etcdstorages", "ets", "etcdstorage" + group, "etcdstorages" + group}, etcdStorage, evidence.StorageNames},
+		{
+			[]string{"node", "nodes", "no"},
+			func(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
+				return by(explain.Node)(evidence.Node(ctx, c, e.clock, name))
+			},
+			observe.NodeNames,
+		},
+		{
+			[]string{"service", "services", "svc"},
+			func(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
+				return by(explain.Service)(evidence.Service(ctx, c, e.clock, namespace, name, e.settings))
+			},
+			evidence.ServiceNames,
+		},
+		{
+			[]string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"},
+			func(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
+				return by(explain.Claim)(evidence.Claim(ctx, c, e.clock, namespace, name))
+			},
+			evidence.ClaimNames,
+		},
+		{
+			[]string{"etcdstorage", "etcdstorages", "ets", "etcdstorage" + group, "etcdstorages" + group},
+			func(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
+				return by(explain.EtcdStorage)(evidence.EtcdStorage(ctx, c, e.clock, name))
+			},
+			evidence.StorageNames,
+		},
 	}
 }
 
@@ -79,22 +103,6 @@ func by[E any](judge func(E) explain.Explanation) func(E, error) (explain.Explan
 		}
 		return judge(is), nil
 	}
-}
-
-func node(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
-	return by(explain.Node)(evidence.Node(ctx, c, e.clock, name))
-}
-
-func service(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
-	return by(explain.Service)(evidence.Service(ctx, c, e.clock, namespace, name, e.settings))
-}
-
-func claim(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
-	return by(explain.Claim)(evidence.Claim(ctx, c, e.clock, namespace, name))
-}
-
-func etcdStorage(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
-	return by(explain.EtcdStorage)(evidence.EtcdStorage(ctx, c, e.clock, name))
 }
 
 type explainer struct {

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,8 +87,13 @@ func (e *Env) Cluster() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := config.Host
+	raw, _ := e.loader().RawConfig() // an error would have shown before
+	if used := cmp.Or(e.overrides.CurrentContext, raw.CurrentContext); used != "" {
+		name = used + " at " + name
+	}
 	c := &Cluster{
-		Name: e.describe(config.Host), Config: config, Namespaces: e.namespaces, clock: clock.RealClock{}, responseTime: config.Timeout,
+		Name: name, Config: config, Namespaces: e.namespaces, clock: clock.RealClock{}, responseTime: config.Timeout,
 	}
 	config.Timeout = 0
 	config.Wrap(c.dated)

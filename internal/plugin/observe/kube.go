@@ -4,7 +4,6 @@
 package observe
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,15 +88,6 @@ func (e *Env) Namespace() (namespace string, explicit bool, err error) {
 		return "", false, fmt.Errorf("reading the namespace from the kubeconfig: %w", err)
 	}
 	return namespace, explicit, nil
-}
-
-// describe names the cluster at a host for people: by the context that is used, if there is one.
-func (e *Env) describe(host string) string {
-	raw, _ := e.loader().RawConfig() // an error would have shown before
-	if name := cmp.Or(e.overrides.CurrentContext, raw.CurrentContext); name != "" {
-		return name + " at " + host
-	}
-	return host
 }
 
 func (e *Env) loader() clientcmd.ClientConfig {

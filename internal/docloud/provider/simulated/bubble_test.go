@@ -216,7 +216,8 @@ func (b *bubble) expectDeclared(action clienttesting.Action) {
 		path += "/" + part
 	}
 	transport := outputs.Enforce.Transport(slices.Concat(provider.OutsideRounds(), balancers.Writes(), firewalls.Writes()), nil)(answerer{})
-	request := must.Get(http.NewRequest(http.MethodPatch, "https://kubernetes.example"+path, bytes.NewReader(patch.GetPatch()))).Or(b.t) //nolint:noctx // it is sent nowhere
+	request := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPatch, "https://kubernetes.example"+path,
+		bytes.NewReader(patch.GetPatch()))).Or(b.t)
 	request.Header.Set("Content-Type", string(patch.GetPatchType()))
 	response, err := transport.RoundTrip(request)
 	if err != nil {
