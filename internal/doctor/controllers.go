@@ -45,8 +45,8 @@ func (e ControllerEvidence) NotRead() string {
 	return strings.Join(problems, "; ")
 }
 
-// Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it. The names of the
-// checks stand in JSON and MUST NOT change.
+// Controllers judges who does whose work: others alongside ours, ours twice, and ours that do not do it. The names of
+// the checks stand in JSON and MUST NOT change.
 func Controllers(e ControllerEvidence) []finding.Finding {
 	e.Workloads = sorted(e.Workloads)
 	return finding.Make([]finding.Check[ControllerEvidence]{
@@ -162,8 +162,8 @@ func Rivals(component string, w Workload, ours string) (out []finding.Finding) {
 // KubeControllersName is the name of the Deployment that [KubeControllers] judges.
 const KubeControllersName = "calico-kube-controllers"
 
-// KubeControllers judges Calico's own controller that removes Calico Nodes, alongside calico-node-sync. What it does follows
-// from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
+// KubeControllers judges Calico's own controller that removes Calico Nodes, alongside calico-node-sync. What it does
+// follows from its variables (calico kube-controllers/pkg/config): etcd is its default, and all controllers are.
 func KubeControllers(w Workload) finding.Finding {
 	const list = "ENABLED_CONTROLLERS"
 	kind, enabled := w.Env["DATASTORE_TYPE"], w.Env[list]
@@ -222,17 +222,19 @@ func (w Workload) of(f finding.Finding) finding.Finding {
 	return f
 }
 
-// pods is what a workload lacks of its pods; without a text if nothing. One that is scaled to 0 is a note if others of the
-// component run in its place.
+// pods is what a workload lacks of its pods; without a text if nothing. One that is scaled to 0 is a note if others of
+// the component run in its place.
 func (e ControllerEvidence) pods(c component, w Workload) (f finding.Finding) {
-	f.Why, f.Do = c.name+" does nothing", fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())
+	f.Why = c.name + " does nothing"
+	f.Do = fmt.Sprintf("see why: kubectl -n %s describe %s, and its pods", w.Namespace, w.reference())
 	switch {
 	case w.Wanted == 0 && w.Kind == "DaemonSet": // there is no machine for it yet
 	case w.Wanted == 0:
 		f.Severity, f.What, f.Why, f.Do = finding.Note, "it is scaled to 0", f.Why+" then", ""
 		if !slices.ContainsFunc(running(c.of(e.Workloads)), func(o Workload) bool { return o.Kind != "DaemonSet" }) {
 			f.Severity = finding.Warning
-			f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), or uninstall it"
+			f.Do = "set its replicas again where they were set to 0 (the chart's values or the manifest), " +
+				"or uninstall it"
 		}
 	case w.Ready == 0:
 		f.Severity, f.What = finding.Problem, "no pod of "+prose.Plural(w.Wanted, "pod")+" is ready"
@@ -279,8 +281,9 @@ func (e ControllerEvidence) leads(c component, w Workload) (f finding.Finding) {
 	namespace, name := c.election(w)
 	l, lease := e.lease(namespace, name)
 	f = finding.Finding{
-		Severity: finding.Problem, Where: "Lease " + namespace + "/" + name, Why: fmt.Sprintf("%s has ready pods, and none of them works", w),
-		Do: fmt.Sprintf("read the log: kubectl -n %s logs %s", w.Namespace, w.reference()),
+		Severity: finding.Problem, Where: "Lease " + namespace + "/" + name,
+		Why: fmt.Sprintf("%s has ready pods, and none of them works", w),
+		Do:  fmt.Sprintf("read the log: kubectl -n %s logs %s", w.Namespace, w.reference()),
 	}
 	switch {
 	case name == "" && c.lease != "" && w.Wanted > 1:
@@ -292,9 +295,12 @@ func (e ControllerEvidence) leads(c component, w Workload) (f finding.Finding) {
 	case !lease:
 		f.What = fmt.Sprintf("there is no %s, with which it elects its leader", f.Where)
 	case l.Stale(e.Now):
-		f.What, f.Why = l.problem(e.Now), fmt.Sprintf("%s; it was last renewed %s ago, by %s", f.Why, prose.Span(e.Now.Sub(l.Renewed)), cmp.Or(l.Holder, "nobody"))
+		f.What = l.problem(e.Now)
+		f.Why += fmt.Sprintf("; it was last renewed %s ago, by %s",
+			prose.Span(e.Now.Sub(l.Renewed)), cmp.Or(l.Holder, "nobody"))
 	case l.Holder == "":
-		f.Severity, f.What, f.Why, f.Do = finding.Note, "its leader has just released "+f.Where, "another replica should acquire it within seconds", ""
+		f.Severity, f.What = finding.Note, "its leader has just released "+f.Where
+		f.Why, f.Do = "another replica should acquire it within seconds", ""
 	default:
 		return finding.OK.Say("%s leads it", l.Holder).At(f.Where)
 	}

@@ -21,8 +21,8 @@ type Evidence struct {
 	Unkept string
 }
 
-// Findings judges EtcdStorages by their conditions, and the core that they share. The name of the check stands in JSON and
-// MUST NOT change.
+// Findings judges EtcdStorages by their conditions, and the core that they share. The name of the check stands in JSON
+// and MUST NOT change.
 func Findings(e Evidence) []finding.Finding {
 	return finding.Make([]finding.Check[Evidence]{{Name: "etcdstorages", Find: find}}, e)
 }

@@ -21,8 +21,8 @@ type meaning struct {
 	kind string
 	// yes, no and unknown are what it means when it is True, when it is False, and before it is known.
 	yes, no, unknown string
-	// bad are the states that need attention, and are as bad as that. What is not known yet of quota and rotation does not:
-	// Ready tells when something is in the way of knowing.
+	// bad are the states that need attention, and are as bad as that. What is not known yet of quota and rotation does
+	// not: Ready tells when something is in the way of knowing.
 	bad   []metav1.ConditionStatus
 	state finding.State
 	// why it matters; part and core are those of a [Verdict].
@@ -30,8 +30,8 @@ type meaning struct {
 	part, core bool
 }
 
-// meanings are the conditions in the order in which they explain each other: the summary, then what must be before the next
-// can be.
+// meanings are the conditions in the order in which they explain each other: the summary, then what must be before the
+// next can be.
 func meanings() []meaning {
 	isTrue, isFalse := []metav1.ConditionStatus{metav1.ConditionTrue}, []metav1.ConditionStatus{metav1.ConditionFalse}
 	notTrue := append(isFalse, metav1.ConditionUnknown)
@@ -64,8 +64,8 @@ func meanings() []meaning {
 	}
 }
 
-// verdict is what a condition says. That the health of the core is unknown needs attention when it has been for longer than
-// its operator takes to find out.
+// verdict is what a condition says. That the health of the core is unknown needs attention when it has been for longer
+// than its operator takes to find out.
 func (m meaning) verdict(c metav1.Condition, now time.Time) Verdict {
 	v := Verdict{Part: m.part, Core: m.core, Verdict: finding.Verdict{State: finding.Agree, Source: c.Type, Why: m.why}}
 	v.What = map[metav1.ConditionStatus]string{metav1.ConditionTrue: m.yes, metav1.ConditionFalse: m.no, metav1.ConditionUnknown: m.unknown}[c.Status]

@@ -17,7 +17,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Verdict is what is known of a tenant. Its Source is the condition, the use or the certificate that shows it, its Why what follows.
+// Verdict is what is known of a tenant. Its Source is the condition, the use or the certificate that shows it, its Why
+// what follows.
 type Verdict struct {
 	finding.Verdict
 	// Part reports that the condition Ready says it too, Core that it is about the core etcd, which tenants share.
@@ -28,7 +29,8 @@ type Verdict struct {
 
 // Report is all that is known of a tenant.
 type Report struct {
-	// Tenant is about its deletion, its spec and its proxies; Conditions stand in the order in which they explain each other.
+	// Tenant is about its deletion, its spec and its proxies; Conditions stand in the order in which they explain each
+	// other.
 	Tenant, Conditions []Verdict
 	// Usage and Certificates are empty before the operator has written them.
 	Usage, Certificates []Verdict
@@ -45,14 +47,18 @@ const mostNamed = 5
 
 // Judge is the report on a tenant at a moment of the API server's clock.
 func Judge(s v1alpha1.EtcdStorage, now time.Time) Report {
-	return Report{Tenant: tenant(s, now), Conditions: conditions(s, now), Usage: usage(s), Certificates: certificates(s, now)}
+	return Report{
+		Tenant: tenant(s, now), Conditions: conditions(s, now), Usage: usage(s), Certificates: certificates(s, now),
+	}
 }
 
-// Troubles are the verdicts that are not well, or not yet, worst first, without those that another one says. What a conflict, or else the
-// condition Ready, brings about is said once.
+// Troubles are the verdicts that are not well, or not yet, worst first, without those that another one says. What a
+// conflict, or else the condition Ready, brings about is said once.
 func (r Report) Troubles() []Verdict {
 	is := func(kind string) bool {
-		return slices.ContainsFunc(r.Conditions, func(v Verdict) bool { return v.Source == kind && v.State == finding.Down })
+		return slices.ContainsFunc(r.Conditions, func(v Verdict) bool {
+			return v.Source == kind && v.State == finding.Down
+		})
 	}
 	conflict, unready := is(v1alpha1.ConditionConflict), is(ready)
 	counted := slices.Concat(r.Usage, r.Certificates)
@@ -71,7 +77,9 @@ func tenant(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 	status := s.Status
 	// What is a part of Ready is about the proxies.
 	say := func(state finding.State, part bool, why, next, format string, args ...any) {
-		v := Verdict{Part: part, Verdict: finding.Verdict{State: state, Source: "pending", Why: why, Next: next, What: fmt.Sprintf(format, args...)}}
+		v := Verdict{Part: part, Verdict: finding.Verdict{
+			State: state, Source: "pending", Why: why, Next: next, What: fmt.Sprintf(format, args...),
+		}}
 		if part {
 			v.Source = "proxies"
 		}
@@ -91,18 +99,21 @@ func tenant(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 	}
 	switch missing := s.Spec.Replicas - status.ReadyReplicas; {
 	case len(status.Conditions) == 0:
-		say(finding.Disagree, false, "no etcd-storage-operator has reconciled it", "check that etcd-storage-operator runs: kubectl mooring doctor controllers",
+		say(finding.Disagree, false, "no etcd-storage-operator has reconciled it",
+			"check that etcd-storage-operator runs: kubectl mooring doctor controllers",
 			"the operator has not reported on it yet")
 		return out
 	case missing <= 0:
 	case status.ReadyReplicas == 0:
-		say(finding.Down, true, "its API server can neither read nor write", fmt.Sprintf("kubectl get pods -A -l %s=%s", v1alpha1.StorageLabel, s.Name),
+		say(finding.Down, true, "its API server can neither read nor write",
+			fmt.Sprintf("kubectl get pods -A -l %s=%s", v1alpha1.StorageLabel, s.Name),
 			"no proxy of %d is ready, so that its API server reaches no data", s.Spec.Replicas)
 	default:
 		say(finding.Settling, true, "", "", "%d of %d proxies are not ready", missing, s.Spec.Replicas)
 	}
 	if status.ObservedGeneration < s.Generation {
-		say(finding.Settling, false, "", "", "a change of the spec: what is reported is about generation %d, and the current generation is %d",
+		say(finding.Settling, false, "", "",
+			"a change of the spec: what is reported is about generation %d, and the current generation is %d",
 			status.ObservedGeneration, s.Generation)
 	}
 	return out
@@ -151,8 +162,14 @@ func usage(s v1alpha1.EtcdStorage) (out []Verdict) {
 		used  int64
 		limit *int64
 		text  func(int64) string
-	}{{"keys", u.Keys, quota.Keys, count}, {"bytes", u.Bytes.Value(), bytes, prose.Bytes}, {"leases", u.Leases, quota.Leases, count}} {
-		v := Verdict{Percent: -1, Verdict: finding.Verdict{State: finding.Agree, Source: x.what, What: x.text(x.used) + ", unbounded"}}
+	}{
+		{"keys", u.Keys, quota.Keys, count},
+		{"bytes", u.Bytes.Value(), bytes, prose.Bytes},
+		{"leases", u.Leases, quota.Leases, count},
+	} {
+		v := Verdict{Percent: -1, Verdict: finding.Verdict{
+			State: finding.Agree, Source: x.what, What: x.text(x.used) + ", unbounded",
+		}}
 		if x.limit != nil && *x.limit > 0 {
 			part := float64(x.used) / float64(*x.limit) * 100
 			v.Percent = int(min(100, max(0, part)))
@@ -166,7 +183,8 @@ func usage(s v1alpha1.EtcdStorage) (out []Verdict) {
 	return out
 }
 
-// late is the part of its validity in which a certificate should have been renewed: less is left than a CA has when its successor signs.
+// late is the part of its validity in which a certificate should have been renewed: less is left than a CA has when its
+// successor signs.
 const late = 10
 
 // certificates says when they end.
@@ -197,9 +215,11 @@ func certificates(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 				v.State, v.What = finding.Down, fmt.Sprintf("it expired at %s, %s ago", at, prose.Span(-left))
 			case left < c.validity/late:
 				v.State = finding.Disagree
-				v.What = fmt.Sprintf("it expires at %s, in %s, which is late for a validity of %s: %s of that", at, prose.Span(left), prose.Span(c.validity), c.after)
+				v.What = fmt.Sprintf("it expires at %s, in %s, which is late for a validity of %s: %s of that",
+					at, prose.Span(left), prose.Span(c.validity), c.after)
 			default:
-				v.What = fmt.Sprintf("it expires at %s, in %s; %s of %s", at, prose.Span(left), c.after, prose.Span(c.validity))
+				v.What = fmt.Sprintf("it expires at %s, in %s; %s of %s",
+					at, prose.Span(left), c.after, prose.Span(c.validity))
 			}
 		}
 		out = append(out, v)

@@ -127,10 +127,12 @@ func (l slowLock) pass(ctx context.Context) error {
 	}
 }
 
-// Whenever a leader is told to stop, before, during or after each of its calls, nobody holds the Lease when it has ended.
+// Whenever a leader is told to stop, before, during or after each of its calls, nobody holds the Lease when it has
+// ended.
 func TestALeaseIsGivenBack(t *testing.T) {
 	t.Parallel()
-	// stop tells a leader to stop so long after its start, and returns when it has made the calls before that it made as the leader.
+	// stop tells a leader to stop so long after its start, and returns when it has made the calls before that it made
+	// as the leader.
 	stop := func(after time.Duration) (calls []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			shared, began := fake.NewClientset(), time.Now()
@@ -162,8 +164,8 @@ func TestALeaseIsGivenBack(t *testing.T) {
 	}
 }
 
-// A Lease that was given back is another replica's within a quarter of a second, and that of a process that died as soon
-// as it has run out; neither replica makes more calls than client-go's elector by itself.
+// A Lease that was given back is another replica's within a quarter of a second, and that of a process that died as
+// soon as it has run out; neither replica makes more calls than client-go's elector by itself.
 func TestALeaseIsTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {

@@ -27,7 +27,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// TestAuthorize shows that a verified certificate that is not the tenant's gets the reason with each RPC, and is judged once.
+// TestAuthorize shows that a verified certificate that is not the tenant's gets the reason with each RPC, and is judged
+// once.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
@@ -113,7 +114,8 @@ func TestRefusedConfigurations(t *testing.T) {
 	}
 }
 
-// TestPanicsAreContained shows that a panic ends its own RPC, is counted, and tells the tenant nothing; and that nothing is left in flight.
+// TestPanicsAreContained shows that a panic ends its own RPC, is counted, and tells the tenant nothing; and that
+// nothing is left in flight.
 func TestPanicsAreContained(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
@@ -177,7 +179,8 @@ func sum(tb testing.TB, registry *prometheus.Registry, name string) float64 {
 	return total
 }
 
-// TestGivenUp shows that a call that the tenant gives up is over here too, though the core is stopped and answers nothing.
+// TestGivenUp shows that a call that the tenant gives up is over here too, though the core is stopped and answers
+// nothing.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	core := testkit.NewEtcd(t)
@@ -198,8 +201,8 @@ func TestGivenUp(t *testing.T) {
 		}
 		return false
 	}
-	// What ends a call must be the tenant, and not the loss of the connection that comes of the silence later. On a busy
-	// machine the first may be over before they are there.
+	// What ends a call must be the tenant, and not the loss of the connection that comes of the silence later. On a
+	// busy machine the first may be over before they are there.
 	for most := 300 * time.Millisecond; !canceled() && most < patience; most *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), most)
 		if _, err := kv.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("k")}); status.Code(err) != codes.DeadlineExceeded {

@@ -114,8 +114,8 @@ func TestOneRequestHasABound(t *testing.T) {
 	}
 }
 
-// mostKeys is how many keys a call may make the core visit that is done as one; larger ones are refused, or done in parts,
-// of which a second may not see the end.
+// mostKeys is how many keys a call may make the core visit that is done as one; larger ones are refused, or done in
+// parts, of which a second may not see the end.
 const mostKeys = 10_000
 
 // attack is one request that an attacker repeats, and what it makes the core do each time.
@@ -170,8 +170,8 @@ func attacksOfWork(keys, deletions int64) map[string]attack {
 	}
 }
 
-// Whatever a tenant does as fast as it can, the work that it makes the core do is no more than its budget: counted in units
-// by what the core has done, not by what the proxy took for it.
+// Whatever a tenant does as fast as it can, the work that it makes the core do is no more than its budget: counted in
+// units by what the core has done, not by what the proxy took for it.
 func TestAttacksPayForTheirWork(t *testing.T) {
 	t.Parallel()
 	const keys, deletions, rate, inFlight = 12_000, 30, 200, 8
@@ -209,8 +209,8 @@ func TestAttacksPayForTheirWork(t *testing.T) {
 	}
 }
 
-// Keys that are deleted cost the core as much as others until it is compacted: a range over them is paid for, and a Txn that writes may have no more of
-// them. Afterwards they cost nothing.
+// Keys that are deleted cost the core as much as others until it is compacted: a range over them is paid for, and a Txn
+// that writes may have no more of them. Afterwards they cost nothing.
 func TestDeletedKeysArePaidFor(t *testing.T) {
 	t.Parallel()
 	const keys, rate, inFlight = 12_000, 200, 8
@@ -251,8 +251,8 @@ func TestDeletedKeysArePaidFor(t *testing.T) {
 	testkit.Eventually(t, "the compaction to be noticed", func() string { return text(txn()) })
 }
 
-// How large a value is that is read nobody knows before. Of those that were let in, none gets to the core while what those
-// before it have turned out to need is more than may come at once.
+// How large a value is that is read nobody knows before. Of those that were let in, none gets to the core while what
+// those before it have turned out to need is more than may come at once.
 func TestWhatWaitsForASeatPaysForThoseBeforeIt(t *testing.T) {
 	t.Parallel()
 	const rate, inFlight, size, calls = 200, 2, 1 << 20, 200
@@ -288,8 +288,8 @@ func TestWhatWaitsForASeatPaysForThoseBeforeIt(t *testing.T) {
 	}
 }
 
-// assault repeats an attack from 32 goroutines while a neighbor puts, for a second, and until one call that is small enough
-// for the core has been answered: on a busy machine a second may be too short for the first.
+// assault repeats an attack from 32 goroutines while a neighbor puts, for a second, and until one call that is small
+// enough for the core has been answered: on a busy machine a second may be too short for the first.
 func assault(t *testing.T, p *served, a attack, neighbor *clientv3.Client) (done int64, elapsed, p99 time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

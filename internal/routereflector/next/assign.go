@@ -214,7 +214,8 @@ func (a *assignment) where(n *rr.Node) (in, joins int) {
 func (a *assignment) lightest() int {
 	return slices.MinFunc(a.d.Groups, func(x, y int) int {
 		return cmp.Or(
-			cmp.Compare(rr.Count(!a.works[x]), rr.Count(!a.works[y])), cmp.Compare(rr.Count(!a.live[x]), rr.Count(!a.live[y])),
+			cmp.Compare(rr.Count(!a.works[x]), rr.Count(!a.works[y])),
+			cmp.Compare(rr.Count(!a.live[x]), rr.Count(!a.live[y])),
 			cmp.Compare(a.load[x], a.load[y]), cmp.Compare(x, y))
 	})
 }
@@ -303,8 +304,8 @@ func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
 	return []rr.Step{step}
 }
 
-// scattered is the step by which a group gathers all clients no more: each has its label by now, and a group that works.
-// For a flat topology the open group keeps them.
+// scattered is the step by which a group gathers all clients no more: each has its label by now, and a group that
+// works. For a flat topology the open group keeps them.
 func scattered(w *rr.World, d design.Design) []rr.Step {
 	r := w.Roster()
 	if !r.Gathers || !d.Hierarchical() || Held(w) != "" {

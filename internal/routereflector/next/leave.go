@@ -34,10 +34,10 @@ func LeaveWaits(w *rr.World, step rr.Step) string {
 	return ""
 }
 
-// Held says why clients cannot end their moves: no reflector of the group that one moves to works, or none of the spines
-// that link it with the others; "" if they can. What would cut a client off waits with them, until the reflectors come
-// back, or others take their place. While the open group gathers all clients, those of other groups are on the move to
-// their own.
+// Held says why clients cannot end their moves: no reflector of the group that one moves to works, or none of the
+// spines that link it with the others; "" if they can. What would cut a client off waits with them, until the
+// reflectors come back, or others take their place. While the open group gathers all clients, those of other groups are
+// on the move to their own.
 func Held(w *rr.World) string {
 	gathers, working, moving := w.Roster().Gathers, w.Working(nil), false
 	for i := range w.Nodes {

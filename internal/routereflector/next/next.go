@@ -18,13 +18,13 @@ import (
 const meshObject = "BGPConfiguration/default"
 
 // Stages lists the writes that come next, those that are alike together; none if everything is as it shall be. What was
-// measured prescribes the order: BGPPeers, then reflectors one at a time, then the mesh; a reflector leaves after the one
-// that takes its place has its sessions. In a hierarchy clients move once the new group's reflectors are made, and before
-// the old one's go. Where these moves may not be done, as they would cut somebody off, the stages after them may: a
-// reflector that only clients on the move still reach goes before they leave it. Where nobody can be made a reflector
-// now, as a client of a group that nothing links any more would be cut off, or since there would be more paths than Linux
-// takes, clients move first, or others go. role says what a node was described as
-// when the plan was begun.
+// measured prescribes the order: BGPPeers, then reflectors one at a time, then the mesh; a reflector leaves after the
+// one that takes its place has its sessions. In a hierarchy clients move once the new group's reflectors are made, and
+// before the old one's go. Where these moves may not be done, as they would cut somebody off, the stages after them
+// may: a reflector that only clients on the move still reach goes before they leave it. Where nobody can be made a
+// reflector now, as a client of a group that nothing links any more would be cut off, or since there would be more
+// paths than Linux takes, clients move first, or others go. role says what a node was described as when the plan was
+// begun.
 func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Exiting() {
 		return exitStages(w, chosen, role)
@@ -85,9 +85,9 @@ func renewal(w *rr.World, role map[string]rr.Reflector) []rr.Step {
 		slices.DeleteFunc(w.Marked(), func(name string) bool { return role[name].Role == rr.RoleJoining }), role)
 }
 
-// exitStages lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors of
-// all groups but one, then the reflectors of that one, and what is left. As long as a group has clients, the reflectors
-// of the others need its reflectors to reach them.
+// exitStages lists the writes that come next when the topology is to end: the mesh first, then clients and reflectors
+// of all groups but one, then the reflectors of that one, and what is left. As long as a group has clients, the
+// reflectors of the others need its reflectors to reach them.
 func exitStages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
 		return [][]rr.Step{{MeshStep(w, rr.MeshOn, "the topology is being deleted; the mesh takes over")}}
