@@ -119,7 +119,7 @@ type EtcdStorageSpec struct {
 	// +optional
 	Quota Quota `json:"quota,omitempty"`
 	// priority is the tenant's share of the core while tenants compete, relative to the others', 1 to 100: its proxies together have at most
-	// priority × 8 / 50 requests, rounded up, with the core at one time, and the others wait in their order. Default 50, which makes 8.
+	// priority × 16 / 50 requests, rounded up, with the core at one time, and the others wait in their order. Default 50, which makes 16.
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -221,12 +221,14 @@ type Quota struct {
 	// +optional
 	Watches *int32 `json:"watches,omitempty"`
 	// unitsPerSecond is the most work that the tenant may give to the core in a second, in units; its proxies divide it by demand. A get of a
-	// small key is 1, a put 3, every 16Ki that are read, 2Ki that are written or 250 keys of a range 1 more. Absent: 4000.
+	// small key is 1, a put 3, every 16Ki that are read, 2Ki that are written or 250 keys of a range 1 more. Large requests have
+	// three tenths of it. Absent: 20000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	UnitsPerSecond *int32 `json:"unitsPerSecond,omitempty"`
-	// listsInFlight is how many requests whose answer may be large all proxies together have with the core at one time, each at least one: ranges of
-	// more than 500 keys, or of any number. They do not take the seats of small requests. Absent: a quarter of those, which follow from spec.priority.
+	// listsInFlight is how many large requests all proxies together have with the core at one time, each at least one: ranges of more than 500 keys,
+	// or of any number, and whatever keeps the core busy for more than 4 units. They do not take the seats of small requests. Absent: an eighth of
+	// those, which follow from spec.priority.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	ListsInFlight *int32 `json:"listsInFlight,omitempty"`

@@ -59,11 +59,11 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if args := g.args(name); !slices.Contains(args, "--max-in-flight=8") {
+	if args := g.args(name); !slices.Contains(args, "--max-in-flight=16") {
 		t.Errorf("what somebody else has changed was written over: %v", args)
 	}
 	g.sync(name)
-	if args := g.args(name); !slices.Contains(args, "--max-in-flight=16") {
+	if args := g.args(name); !slices.Contains(args, "--max-in-flight=32") {
 		t.Errorf("it was not decided again: %v", args)
 	}
 

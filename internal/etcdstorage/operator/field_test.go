@@ -101,7 +101,7 @@ func TestEachFieldHasItsEffect(t *testing.T) {
 		"quota.connectionsPerIdentity": {
 			func(s *spec) { s.Quota.ConnectionsPerIdentity = &five }, `"--max-connections-per-identity=5"`,
 		},
-		"priority":            {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=16"`},
+		"priority":            {func(s *spec) { s.Priority = 100 }, `"--max-in-flight=32"`},
 		"compaction.mode":     {func(s *spec) { s.Compaction.Mode = v1alpha1.CompactionPerReplica }, `"--system-prefix=","--replicas=`},
 		"replicas":            {func(s *spec) { s.Replicas = 5 }, `"replicas":5`},
 		"memory.request":      {func(s *spec) { s.Memory.Request = &memory }, `"requests":{"cpu":"50m","memory":"128Mi"}`},
@@ -200,13 +200,13 @@ func TestAChangeRollsTheProxiesWithoutAnOutage(t *testing.T) {
 // The seats of a tenant are in proportion to its priority, and there is always one. They are a contract with users who chose a priority.
 func TestSeats(t *testing.T) {
 	t.Parallel()
-	for priority, want := range map[int32]int32{1: 1, 6: 1, 7: 2, 25: 4, 50: 8, 51: 9, 100: 16} {
+	for priority, want := range map[int32]int32{1: 1, 3: 1, 4: 2, 25: 8, 50: 16, 51: 17, 100: 32} {
 		if got := Seats(priority); got != want {
 			t.Errorf("priority %d: %d, want %d", priority, got, want)
 		}
 	}
 	w := world("a")
-	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=8") || !slices.Contains(args, "--max-answer-bytes=134217728") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "units") }) {
+	if args := w.Args(Owner{}); !slices.Contains(args, "--max-in-flight=16") || !slices.Contains(args, "--max-answer-bytes=134217728") || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--quota") || strings.Contains(a, "units") }) {
 		t.Errorf("%v", args)
 	}
 }

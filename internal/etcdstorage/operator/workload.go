@@ -304,7 +304,7 @@ func bound[N int32 | int64](flags []string, flag string, most *N) []string {
 
 // seatsAtDefault is how many requests all proxies of a tenant with the default priority, 50, may have with the core at one time. A tenant
 // that asks for less never notices; one that asks for more waits for its own requests, and the core is never busy with more than this for it.
-const seatsAtDefault = 8
+const seatsAtDefault = 16
 
 // Seats are the requests that all proxies of a tenant together may have with the core at one time: in proportion to its priority, and at least one.
 func Seats(priority int32) int32 { return max((priority*seatsAtDefault+49)/50, 1) }

@@ -278,12 +278,12 @@ func (c *cost) class() quota.Class {
 // read pays for the bytes of an answer of the core, taken by the client or not, and learns how many they are: the same
 // request pays for as many before it goes to the core, so that those that are given up do not all cost little at first.
 func (p *Proxy) read(bytes int64, c *cost) {
-	free := int64(freeAnswer)
+	least, free := int64(0), int64(freeAnswer)
 	if c.list {
-		free = max(c.work.Read, leastList) // it was taken before
+		least, free = leastList, max(c.work.Read, leastList) // it was taken before
 	}
 	if bytes > free || c.list && free > leastList {
-		p.pay(quota.Work{Read: max(bytes, leastList) - free}, c.class())
+		p.pay(quota.Work{Read: max(bytes, least) - free}, c.class())
 	}
 	if c.asked != 0 && (bytes > leastList || c.list && bytes > 0) {
 		p.learnt.learn(c.asked, bytes)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -471,6 +472,32 @@ func TestAnswersBeyondTheBudget(t *testing.T) {
 	_, err := start(t, cfg).Client.Get(t.Context(), "fill/", clientv3.WithPrefix())
 	if status.Code(err) != codes.ResourceExhausted && !strings.Contains(fmt.Sprint(err), "read in pages") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A get of an object pays for the bytes that it has, and not for those that a list might have had. One that was large when
+// it was read last pays for all of them beforehand.
+func TestObjectsPayForTheirBytes(t *testing.T) {
+	t.Parallel()
+	cfg := configure(t, testkit.NewEtcd(t).Endpoint)
+	cfg.UnitsPerSecond = 1000
+	p := start(t, cfg)
+	must.Get(p.Client.Put(t.Context(), "large", strings.Repeat("v", 100<<10))).Or(t)
+	for n := range 16 { // of which it expects their average at first
+		must.Get(p.Client.Put(t.Context(), fmt.Sprint("small", n), strings.Repeat("v", 8<<10))).Or(t)
+	}
+	for _, row := range []struct {
+		key  string
+		want float64
+	}{{"small0", 1 + 7.0/16}, {"small0", 1 + 7.0/16}, {"large", 1 + 99.0/16}, {"large", 1 + 100.0/16}} {
+		before := p.units(t)
+		must.Get(p.Client.Get(t.Context(), row.key)).Or(t)
+		testkit.Eventually(t, "the price of a get", func() string {
+			if got := p.units(t) - before; math.Abs(got-row.want) > 0.1 {
+				return fmt.Sprintf("%s: paid %.2f units, want %.2f", row.key, got, row.want)
+			}
+			return ""
+		})
 	}
 }
 

@@ -163,11 +163,11 @@ type kind struct {
 }
 
 const (
-	endKeys    = 500
+	endKeys    = 200 // with those that deletes are tried on, few enough for a count of unknown size to be a small request
 	endValue   = 8 << 10
 	endSeats   = 4
 	endTries   = 12
-	endDeletes = 5
+	endDeletes = 2
 )
 
 func rangeOf(prefix string) *etcdserverpb.RangeRequest {
@@ -177,9 +177,9 @@ func rangeOf(prefix string) *etcdserverpb.RangeRequest {
 // endKinds are all RPCs that need the core, and what makes a difference within one. The tenant has endKeys of endValue below keys/.
 func endKinds() map[string]kind {
 	of := func(m proto.Message) func(int64) proto.Message { return func(int64) proto.Message { return m } }
-	const lists = endSeats / 4
+	const lists = 1 // of a few
 	var revision atomic.Int64
-	all := quota.Work{Calls: 1, Keys: endKeys, Read: endKeys * endValue}
+	all := quota.Work{Calls: 1, Keys: endKeys, Values: endKeys, Read: endKeys * endValue}
 	logged := quota.Work{Calls: 1, Logged: 1}
 	count, filtered, large := rangeOf("keys/"), rangeOf("keys/"), strings.Repeat("v", 64<<10)
 	count.CountOnly, filtered.MaxModRevision = true, 1
@@ -207,8 +207,8 @@ func endKinds() map[string]kind {
 		"too large": {method: etcdserverpb.KV_Range_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: all, answers: endKeys * endValue / 2},
 		"filter":    {method: etcdserverpb.KV_Range_FullMethodName, request: of(filtered), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Values: endKeys, Scanned: endKeys * endValue}},
 		"stream":    {method: etcdserverpb.KV_RangeStream_FullMethodName, request: of(rangeOf("keys/")), seats: lists, work: quota.Work{Calls: 1, Keys: endKeys, Read: streamed}, streams: true},
-		"put":       {method: etcdserverpb.KV_Put_FullMethodName, request: of(put), seats: endSeats, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
-		"put to a lost lease": {method: etcdserverpb.KV_Put_FullMethodName, request: of(&etcdserverpb.PutRequest{Key: []byte("put"), Value: []byte(large), Lease: 77}), seats: endSeats,
+		"put":       {method: etcdserverpb.KV_Put_FullMethodName, request: of(put), seats: lists, work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
+		"put to a lost lease": {method: etcdserverpb.KV_Put_FullMethodName, request: of(&etcdserverpb.PutRequest{Key: []byte("put"), Value: []byte(large), Lease: 77}), seats: lists,
 			work: quota.Work{Calls: 1, Logged: 1, Written: 64 << 10}},
 		"compare of large values, and a future revision": {method: etcdserverpb.KV_Txn_FullMethodName, request: of(compare), seats: lists,
 			work: quota.Work{Calls: 1, Logged: 1, Keys: endKeys, Values: endKeys, Scanned: endKeys * endValue}},
@@ -223,7 +223,7 @@ func endKinds() map[string]kind {
 		"grant":  {method: etcdserverpb.Lease_LeaseGrant_FullMethodName, request: of(&etcdserverpb.LeaseGrantRequest{TTL: 600}), seats: endSeats, work: logged},
 		"revoke": {method: etcdserverpb.Lease_LeaseRevoke_FullMethodName, request: of(&etcdserverpb.LeaseRevokeRequest{ID: 77}), seats: endSeats, work: logged},
 		"ttl":    {method: etcdserverpb.Lease_LeaseTimeToLive_FullMethodName, request: of(&etcdserverpb.LeaseTimeToLiveRequest{ID: 77}), seats: endSeats, work: quota.Work{Calls: 1}},
-		"leases": {method: etcdserverpb.Lease_LeaseLeases_FullMethodName, request: of(&etcdserverpb.LeaseLeasesRequest{}), seats: endSeats, work: quota.Work{Calls: 1, Values: endLeases}},
+		"leases": {method: etcdserverpb.Lease_LeaseLeases_FullMethodName, request: of(&etcdserverpb.LeaseLeasesRequest{}), seats: lists, work: quota.Work{Calls: 1, Values: endLeases}},
 		"status": {method: etcdserverpb.Maintenance_Status_FullMethodName, request: of(&etcdserverpb.StatusRequest{}), seats: endSeats, work: quota.Work{Calls: 1}},
 		"alarm":  {method: etcdserverpb.Maintenance_Alarm_FullMethodName, request: of(&etcdserverpb.AlarmRequest{}), held: etcdserverpb.KV_Range_FullMethodName, seats: endSeats, work: quota.Work{Calls: 1}},
 		"members": {method: etcdserverpb.Cluster_MemberList_FullMethodName, request: of(&etcdserverpb.MemberListRequest{Linearizable: true}), held: etcdserverpb.KV_Range_FullMethodName, seats: endSeats,

@@ -236,6 +236,7 @@ func (r *rpc) admitted(b *h2.Batch) {
 	if r.p.fewKeys(&r.cost) {
 		r.cost.spans = nil
 	}
+	r.p.classify(&r.cost)
 	if r.p.answers.Crowded() {
 		r.fail(b, r.p.refuse(limitAnswers, queueRetry))
 		return

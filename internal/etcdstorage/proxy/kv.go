@@ -33,9 +33,12 @@ func (p *Proxy) rangeRequest(dst []byte, tenant *tenancy.Tenant, request []byte)
 		err = p.readable(info.Revision)
 	}
 	c := cost{list: info.Large, stale: info.Serializable, work: quota.Work{Calls: 1}, values: valuesOf(info)}
-	if err == nil && !info.Single {
+	if err != nil {
+		return out, c, err
+	}
+	c.asked = max(maphash.Bytes(p.learnt.seed, out[len(dst):]), 1)
+	if !info.Single {
 		c.scans = info.Scans
-		c.asked = max(maphash.Bytes(p.learnt.seed, out[len(dst):]), 1)
 		p.estimate(&c, out[len(dst):])
 	}
 	return out, c, err

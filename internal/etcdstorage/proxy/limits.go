@@ -22,7 +22,7 @@ const (
 	// leaseCountEvery is how often the tenant's leases are counted at most.
 	leaseCountEvery = 10 * time.Second
 	// listShare is the part of the seats that there are again for requests whose answer may be large.
-	listShare = 4
+	listShare = 8
 )
 
 // limit sets up what bounds the tenant's requests.

@@ -71,14 +71,9 @@ func logged(bytes int) quota.Work {
 	return quota.Work{Calls: 1, Logged: 1, Written: int64(bytes)}
 }
 
-const (
-	// smallKeys is how many keys the core may look at for a small request: they take it some 2 ms. smallBytes are those
-	// that it may read for one: as many as a page of 500 objects of 2 KiB has.
-	smallKeys  = 10_000
-	smallBytes = 1 << 20
-	// mostLearnt are the ranges of which it is known how many keys they have; then all are forgotten.
-	mostLearnt = 4096
-)
+// mostLearnt are the ranges and requests of which it is known how many keys they have and how large their responses are;
+// then all are forgotten.
+const mostLearnt = 4096
 
 // learnt is how many keys ranges had when they were read last, and how large the responses to requests were, under a hash
 // that nobody can foresee.
@@ -111,20 +106,34 @@ func (l *learnt) learn(span uint64, keys int64) {
 }
 
 // estimate prices a range by the keys that it had last, and by those that the tenant has deleted: it is not known where they
-// were. One that may have many, by what is known of the tenant, is a large request, however small its response is. So is
-// one whose response is expected to be large: as it was last, or by what the tenant's keys have on average.
+// were. One of which nothing is known is a large request.
 func (p *Proxy) estimate(c *cost, request []byte) {
 	c.span = p.learnt.hash(wire.SpanOf(request))
 	keys, tombstones, known := p.keysOf(c)
-	bytes, sized := p.learnt.keys(c.asked)
-	if !sized {
-		bytes = p.ledger.expectedOf(min(c.values, keys))
-	}
 	c.tombstones = tombstones
-	c.list = c.list || !known || keys+tombstones > smallKeys || bytes > smallBytes
+	c.list = c.list || !known
 	if !c.list {
 		p.expect(c, keys)
 	}
+}
+
+// classify makes what the core is expected to be busy with for long a large request, by its work as far as it is known and
+// the size of its response: as it was last, or by what the tenant's keys have on average.
+func (p *Proxy) classify(c *cost) {
+	if c.list {
+		return
+	}
+	expected := c.work
+	if bytes, known := p.learnt.keys(c.asked); known && c.asked != 0 {
+		expected.Read += bytes
+	} else {
+		values := c.values
+		if c.span != 0 {
+			values = min(values, c.work.Keys)
+		}
+		expected.Read += p.ledger.expectedOf(values)
+	}
+	c.list = expected.Class() == quota.Large
 }
 
 // keysOf is how many keys a range had last, or the tenant has at most, and how many it has deleted.
@@ -145,10 +154,9 @@ func (p *Proxy) unseen(c *cost, unread int64) {
 	if c.span != 0 {
 		keys, _, _ = p.keysOf(c)
 		values = min(values, keys)
+		read, scanned := p.valuesIn(c, keys)
 		more.Keys = max(keys+c.tombstones-c.work.Keys, 0)
-		if c.scans {
-			more.Values, more.Scanned = max(keys-c.work.Values, 0), max(p.ledger.mostOf(keys)-c.work.Scanned, 0)
-		}
+		more.Values, more.Scanned = max(read-c.work.Values, 0), max(scanned-c.work.Scanned, 0)
 	}
 	if c.removes {
 		more.Deleted = keys
@@ -165,9 +173,16 @@ func (p *Proxy) unseen(c *cost, unread int64) {
 // expect prices a range by the keys that it may have.
 func (p *Proxy) expect(c *cost, keys int64) {
 	c.work.Keys = keys + c.tombstones
+	c.work.Values, c.work.Scanned = p.valuesIn(c, keys)
+}
+
+// valuesIn is how many values the core reads for a range with so many keys, and how many bytes of them only to compare, sort
+// or filter.
+func (p *Proxy) valuesIn(c *cost, keys int64) (values, scanned int64) {
 	if c.scans {
-		c.work.Values, c.work.Scanned = keys, p.ledger.mostOf(keys)
+		return keys, p.ledger.mostOf(keys)
 	}
+	return min(c.values, keys), 0
 }
 
 // price is what a large request costs as far as it is known. It is taken when the request has a seat: by then those before
@@ -200,11 +215,10 @@ func (p *Proxy) counted(c *cost, keys int64) {
 	if c.span == 0 {
 		return
 	}
-	more := quota.Work{Keys: keys + c.tombstones - c.work.Keys}
-	if c.scans {
-		more.Values, more.Scanned = keys-c.work.Values, p.ledger.mostOf(keys)-c.work.Scanned
-	}
-	p.pay(more, c.class())
+	values, scanned := p.valuesIn(c, keys)
+	p.pay(quota.Work{
+		Keys: keys + c.tombstones - c.work.Keys, Values: values - c.work.Values, Scanned: scanned - c.work.Scanned,
+	}, c.class())
 	p.learnt.learn(c.span, keys)
 }
 

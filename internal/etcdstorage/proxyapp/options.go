@@ -46,12 +46,12 @@ type options struct {
 	logging                                                   plain.Options
 }
 
-// Defaults of the budgets: units and requests in flight are the tenant's, the others those of one replica. They are made so that ten tenants with
-// three replicas each, all at their budgets at one time, leave a core of the shipped size (2 GiB of memory, a database of 4 GiB) working, and so
-// that an API server does not notice them.
+// Defaults of the budgets: units and requests in flight are the tenant's, the others those of one replica. They are made so that one tenant alone
+// has what the core can do with one processor, that a tenant at its budgets does not delay others more than a program that keeps that processor
+// busy does (BenchmarkHostile), and that an API server does not notice them.
 const (
-	defaultUnits                = 4000 // gets of small keys; 62.5 MiB of lists, 7.8 MiB of puts, or a million keys counted
-	defaultInFlight             = 8
+	defaultUnits                = 20000 // gets of small keys, or 39 MiB of puts; in large requests 94 MiB, or 1.5 million keys
+	defaultInFlight             = 16
 	defaultKeepAlives           = 100
 	defaultWatchMessages        = 500
 	defaultStreams              = 4096
@@ -99,7 +99,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 means no limit.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 means no limit.")
 	fs.Float64Var(&o.unitsPerSecond, "max-units-per-second", o.unitsPerSecond,
-		"How much work per second the tenant may give to the core through all replicas, in units, divided among them by demand: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
+		"How much work per second the tenant may give to the core through all replicas, in units, divided among them by demand: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Large requests have three tenths of it. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
 	o.addReplaced(fs)
 	fs.IntVar(&o.inFlight, "max-in-flight", o.inFlight,
 		"How many requests of all replicas the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. Each replica has a share by its demand, at least 1. 0 means no limit.")
@@ -107,7 +107,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		`How many replicas of this tenant's proxy there are, where they cannot know it of each other, as with --system-prefix="": --max-units-per-second, --max-in-flight and --max-lists-in-flight are divided among them.`)
 
 	fs.IntVar(&o.lists, "max-lists-in-flight", o.lists,
-		"How many requests with a possibly large response (ranges of more than 500 keys or without a limit, and RangeStreams) the core processes for all replicas at a time; each has a share by its demand, at least 1. They have their own limit, so that small requests do not wait for them. 0 is a quarter of --max-in-flight.")
+		"How many large requests (ranges of more than 500 keys or without a limit, RangeStreams, and whatever keeps the core busy for more than 4 units) the core processes for all replicas at a time; each has a share by its demand, at least 1. They have their own limit, so that small requests do not wait for them. 0 is an eighth of --max-in-flight.")
 	fs.Float64Var(&o.keepAlivesPerSecond, "max-keep-alives-per-second", o.keepAlivesPerSecond,
 		"How many keep-alives of leases per second this replica forwards, after a burst of two seconds; others wait. 0 means no limit.")
 	fs.Float64Var(&o.watchMessagesPerSecond, "max-watch-messages-per-second", o.watchMessagesPerSecond,

@@ -15,15 +15,17 @@ const (
 	Large
 )
 
-// largeShare is the part of the rate that pays for large requests while small ones use the rest.
-const largeShare = 0.5
+// largeShare is the part of the rate that large requests may use, whether or not small ones use the rest: each keeps a
+// processor of the core from the other tenants for a while, so that many of them delay those more than as much work in
+// small pieces does.
+const largeShare = 0.3
 
 // headroom is how much more than it has used a replica demands, so that its use can grow before anything waits.
 const headroom = 1.5
 
-// Budget is one rate of units for both classes. Large requests run into debt, which half of the rate pays back, and all
-// that small requests leave unused; they are let in while the debt is at most one second's worth. It is not safe for
-// concurrent use. Make one with NewBudget.
+// Budget is one rate of units for both classes. Large requests run into debt, which two fifths of the rate pay back; they
+// are let in while the debt is at most one second's worth of these. It is not safe for concurrent use. Make one with
+// NewBudget.
 type Budget struct {
 	perSecond, burst float64
 	level            float64 // for small requests; below 0 it is promised to those that wait
@@ -38,7 +40,7 @@ type Budget struct {
 }
 
 // NewBudget returns a budget of units per second. At the beginning, and after a second of rest, one second's worth is
-// there, one unit at least, and as much for large requests.
+// there, one unit at least, and two fifths as much for large requests.
 func NewBudget(perSecond float64) *Budget {
 	burst := max(perSecond, 1)
 	return &Budget{perSecond: perSecond, burst: burst, level: burst}
@@ -57,7 +59,8 @@ func (b *Budget) Take(now time.Time, units float64, class Class, most time.Durat
 	b.advance(now)
 	seconds := 0.0
 	if class == Large {
-		seconds = b.untilPaid(b.debt + min(units, b.burst) - b.burst)
+		most := b.burst * largeShare
+		seconds = max(b.debt+min(units, most)-most, 0) / (b.perSecond * largeShare)
 	} else if missing := min(units, b.burst) - b.level; missing > 0 {
 		seconds = missing / b.smallRate()
 	}
@@ -118,18 +121,6 @@ func (b *Budget) smallRate() float64 {
 	return b.perSecond
 }
 
-// untilPaid is how many seconds it takes to pay back a part of the debt if no more small requests come.
-func (b *Budget) untilPaid(debt float64) float64 {
-	if debt <= 0 {
-		return 0
-	}
-	untilFull := max(b.burst-b.level, 0) / (b.perSecond * (1 - largeShare))
-	if shared := b.perSecond * largeShare; debt > shared*untilFull {
-		return untilFull + (debt-shared*untilFull)/b.perSecond
-	}
-	return debt / (b.perSecond * largeShare)
-}
-
 // advance adds what has come in since.
 func (b *Budget) advance(now time.Time) {
 	gain := 0.0
@@ -140,11 +131,7 @@ func (b *Budget) advance(now time.Time) {
 		b.last = now
 	}
 	paid := min(b.debt, gain*largeShare)
-	b.level += gain - paid
+	b.level = min(b.level+gain-paid, b.burst)
 	b.late = max(b.late-(gain-paid), 0)
-	if over := b.level - b.burst; over > 0 {
-		b.level = b.burst
-		paid += over
-	}
 	b.debt = max(b.debt-paid, 0)
 }

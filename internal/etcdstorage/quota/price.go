@@ -13,7 +13,7 @@ type Work struct {
 	// Keys are those that the core looks at in its index: all of a range, whatever its limit is and whether it only
 	// counts (etcd v3.7.3, mvcc treeIndex.Revisions).
 	Keys int64
-	// Values are those that it reads only to compare, sort or filter.
+	// Values are those of a range that it reads, whether they are in the response or it only compares, sorts or filters them.
 	Values int64
 	// Deleted are the keys that it deletes.
 	Deleted int64
@@ -40,6 +40,24 @@ const (
 	loggedBytesOfUnit = 2 << 10
 	scanBytesOfUnit   = 512 << 10
 )
+
+// largeFrom is how many units of the core's processors, some 40 µs each, make a request a large one: those that wait for
+// it notice.
+const largeFrom = 4
+
+// writtenOfUnit are the bytes of a write that keep a processor of the core for a unit. The price of as many is eight
+// units, since the disk is slower.
+const writtenOfUnit = 8 * loggedBytesOfUnit
+
+// Class is that of a request with such work.
+func (w Work) Class() Class {
+	busy := w
+	busy.Logged, busy.Written = 0, 0
+	if busy.Units()+float64(w.Written)/writtenOfUnit > largeFrom {
+		return Large
+	}
+	return Small
+}
 
 // Units is the price. Each count adds its own, so that a correction is the price of a difference.
 func (w Work) Units() float64 {

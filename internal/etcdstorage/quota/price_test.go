@@ -101,11 +101,52 @@ func TestSmallRequestsPassLargeOnes(t *testing.T) {
 			let++
 		}
 	}
-	if let < 590 || let > 610 {
-		t.Errorf("%d small requests in 10 s, want a second's worth at once and half of 100 a second", let)
+	if let < 790 || let > 810 {
+		t.Errorf("%d small requests in 10 s, want a second's worth at once and seven tenths of 100 a second", let)
 	}
 	b.Correct(-20_000, quota.Large)
 	if wait, ok := b.Take(now, 100, quota.Large, 0); !ok {
 		t.Errorf("after all was given back a list waits %v", wait)
+	}
+}
+
+// Large requests have three tenths of the rate, however little small ones use.
+func TestLargeRequestsHaveAShare(t *testing.T) {
+	t.Parallel()
+	b := quota.NewBudget(100)
+	now, let := time.Unix(100, 0), 0
+	for range 1000 { // ten seconds
+		now = now.Add(10 * time.Millisecond)
+		if _, ok := b.Take(now, 1, quota.Large, 0); ok {
+			let++
+		}
+	}
+	if let < 325 || let > 335 {
+		t.Errorf("%d large requests in 10 s, want 30 at once and 30 a second", let)
+	}
+}
+
+// What keeps a processor of the core for as long as five gets do is a large request, whichever work that is. What is
+// written waits for the disk more than it works.
+func TestClassIsByTheTimeOnTheCore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		work quota.Work
+		want quota.Class
+	}{
+		"get":                {quota.Work{Calls: 1}, quota.Small},
+		"get of 32 KiB":      {quota.Work{Calls: 1, Read: 32 << 10}, quota.Small},
+		"get of 64 KiB":      {quota.Work{Calls: 1, Read: 64 << 10}, quota.Large},
+		"update of 32 KiB":   {quota.Work{Calls: 1, Logged: 1, Parts: 3, Written: 32 << 10}, quota.Small},
+		"update of 64 KiB":   {quota.Work{Calls: 1, Logged: 1, Parts: 3, Written: 64 << 10}, quota.Large},
+		"page of 500 keys":   {quota.Work{Calls: 1, Keys: 500, Read: 16 << 10}, quota.Small},
+		"count of 1000 keys": {quota.Work{Calls: 1, Keys: 1000}, quota.Large},
+		"sort of 200 values": {quota.Work{Calls: 1, Keys: 200, Values: 200}, quota.Large},
+		"delete of 50 keys":  {quota.Work{Calls: 1, Logged: 1, Deleted: 50}, quota.Large},
+		"txn of 20 parts":    {quota.Work{Calls: 1, Parts: 20}, quota.Large},
+	} {
+		if got := row.work.Class(); got != row.want {
+			t.Errorf("%s: class %d, want %d", name, got, row.want)
+		}
 	}
 }

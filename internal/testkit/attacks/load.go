@@ -25,11 +25,24 @@ import (
 type Load func(ctx context.Context, conns []*grpc.ClientConn) int64
 
 // attackers is how many calls a load makes at one time.
-const attackers = 32
+const attackers = 64
 
-// PutData writes the 64 keys of 64 KiB that lists of loads read, each behind a prefix.
+// counted are the small keys that loads count, in Txns of so many.
+const (
+	counted    = 2000
+	keysPerTxn = 100
+)
+
+// PutData writes the 64 keys of 64 KiB that lists of loads read, and the small ones that others count, each behind a prefix.
 func PutData(tb testing.TB, client *clientv3.Client, prefix string) {
 	tb.Helper()
+	for n := 0; n < counted; n += keysPerTxn {
+		var puts []clientv3.Op
+		for i := range keysPerTxn {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%ssmall/%04d", prefix, n+i), "v"))
+		}
+		must.Get(client.Txn(tb.Context()).Then(puts...).Commit()).Or(tb)
+	}
 	for n := range 64 {
 		must.Get(client.Put(tb.Context(), fmt.Sprintf("%sdata/%04d", prefix, n), strings.Repeat("v", 64<<10))).Or(tb)
 	}
@@ -38,8 +51,23 @@ func PutData(tb testing.TB, client *clientv3.Client, prefix string) {
 // Loads are one for each RPC that costs the core, and those that pretend: lists that nobody reads, calls that are given up.
 func Loads() map[string]Load {
 	all := &pb.RangeRequest{Key: []byte("data/"), RangeEnd: []byte("data0")}
+	count := &pb.RangeRequest{Key: []byte("small/"), RangeEnd: []byte("small0"), CountOnly: true}
+	page := &pb.RangeRequest{Key: []byte("small/"), RangeEnd: []byte("small0"), Limit: 500}
+	sorted := &pb.RangeRequest{
+		Key: []byte("small/"), RangeEnd: []byte("small0"), Limit: 1, SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_MOD,
+	}
+	compared := &pb.TxnRequest{Compare: []*pb.Compare{{
+		Key: []byte("small/"), RangeEnd: []byte("small0"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_Version{Version: 0},
+	}}}
 	return map[string]Load{
 		"get":               calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return &pb.RangeRequest{Key: []byte("data/0000")} }),
+		"count":             calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return count }),
+		"count, given up":   givenUp(pb.KV_Range_FullMethodName, count),
+		"count, many":       calls(pb.KV_Txn_FullMethodName, func(int64) proto.Message { return manyOf(5, count) }),
+		"small":             calls(pb.KV_Range_FullMethodName, func(n int64) proto.Message { return &pb.RangeRequest{Key: fmt.Appendf(nil, "small/%04d", n%counted)} }),
+		"sort":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return sorted }),
+		"compare":           calls(pb.KV_Txn_FullMethodName, func(int64) proto.Message { return compared }),
+		"page":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return page }),
 		"list":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return all }),
 		"list, given up":    givenUp(pb.KV_Range_FullMethodName, all),
 		"list, unread":      unread(pb.KV_Range_FullMethodName, all),
@@ -49,7 +77,7 @@ func Loads() map[string]Load {
 		"overwrite":         calls(pb.KV_Put_FullMethodName, func(int64) proto.Message { return &pb.PutRequest{Key: []byte("one"), Value: make([]byte, 900<<10)} }),
 		"put, given up":     givenUp(pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("one"), Value: make([]byte, 100<<10)}),
 		"delete":            calls(pb.KV_DeleteRange_FullMethodName, func(int64) proto.Message { return &pb.DeleteRangeRequest{Key: []byte("put/1")} }),
-		"txn":               calls(pb.KV_Txn_FullMethodName, func(int64) proto.Message { return manyGets() }),
+		"txn":               calls(pb.KV_Txn_FullMethodName, func(int64) proto.Message { return manyOf(100, &pb.RangeRequest{Key: []byte("data/0000")}) }),
 		"compact":           calls(pb.KV_Compact_FullMethodName, func(n int64) proto.Message { return &pb.CompactionRequest{Revision: n % 1000} }),
 		"lease grant":       calls(pb.Lease_LeaseGrant_FullMethodName, func(int64) proto.Message { return &pb.LeaseGrantRequest{TTL: 30} }),
 		"lease revoke":      calls(pb.Lease_LeaseRevoke_FullMethodName, func(n int64) proto.Message { return &pb.LeaseRevokeRequest{ID: 1 + n%1000} }),
@@ -71,10 +99,10 @@ func watchOf(prefix string) proto.Message {
 	}}
 }
 
-func manyGets() proto.Message {
+func manyOf(times int, request *pb.RangeRequest) proto.Message {
 	var txn pb.TxnRequest
-	for range 100 {
-		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("data/0000")}}})
+	for range times {
+		txn.Success = append(txn.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: request}})
 	}
 	return &txn
 }

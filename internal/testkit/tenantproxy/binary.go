@@ -4,7 +4,6 @@
 package tenantproxy
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,9 +18,18 @@ type Binary struct {
 	args      []string
 }
 
-// NewBinary starts bin/etcd-storage-proxy for a tenant in front of a plaintext core. Flags are added to the usual ones, which make it serve
-// plaintext as long as no TLS files are given.
+// NewBinary starts bin/etcd-storage-proxy for a tenant in front of a plaintext core, without budgets: what is tested or measured with it is faster
+// than any tenant, and who tests a budget gives it. Flags are added to the usual ones, which make it serve plaintext as long as no TLS files are
+// given.
 func NewBinary(tb testing.TB, core, prefix, tenant string, flags ...string) *Binary {
+	tb.Helper()
+	return NewShipped(tb, core, prefix, tenant, append([]string{
+		"--max-units-per-second=0", "--max-in-flight=0", "--max-keep-alives-per-second=0", "--max-watch-messages-per-second=0", "--quota-history-bytes=0",
+	}, flags...)...)
+}
+
+// NewShipped is NewBinary with the budgets that the flags have by default.
+func NewShipped(tb testing.TB, core, prefix, tenant string, flags ...string) *Binary {
 	tb.Helper()
 	address := testkit.FreeAddress(tb)
 	b := &Binary{
@@ -29,25 +37,12 @@ func NewBinary(tb testing.TB, core, prefix, tenant string, flags ...string) *Bin
 		args: append([]string{
 			"--core-endpoints=" + core, "--listen-address=" + address, "--prefix=" + prefix, "--tenant=" + tenant, "--insecure-plaintext",
 			"--health-address=0", "--metrics-address=0", "--advertise-client-url=http://" + address,
-			// What is tested or measured here is faster than any tenant; who tests a budget gives it.
-			"--max-units-per-second=0", "--max-in-flight=0", "--max-keep-alives-per-second=0", "--max-watch-messages-per-second=0",
-			"--quota-history-bytes=0",
 		}, flags...),
 	}
 	b.Address = address
 	b.Start(tb)
 	tb.Cleanup(func() { b.Kill() })
 	return b
-}
-
-// HasBinary reports whether NewBinary would find the binary.
-func HasBinary(tb testing.TB) bool {
-	tb.Helper()
-	if os.Getenv(ProxyBinaryVariable) != "" {
-		return true
-	}
-	_, err := os.Stat(filepath.Join(testkit.Root(tb), "bin", "etcd-storage-proxy"))
-	return err == nil
 }
 
 // Start starts the process, after Kill or Stop, and does not wait until it serves.

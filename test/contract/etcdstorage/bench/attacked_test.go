@@ -48,11 +48,7 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	program := controlplane.BuildSampleAPIServer(t)
 	core, process := tenantproxy.StartEtcd(t, true)
 	tenant := func(name string, flags ...string) *tenantproxy.Binary {
-		b := tenantproxy.NewBinary(t, core, "/"+name+"/", name, slices.Concat([]string{
-			fmt.Sprintf("--max-in-flight=%d", operator.Seats(50)), "--max-units-per-second=4000", "--max-keep-alives-per-second=100",
-			"--max-watch-messages-per-second=500",
-			"--quota-history-bytes=268435456", "--quota-bytes=134217728",
-		}, flags)...)
+		b := tenantproxy.NewShipped(t, core, "/"+name+"/", name, append(flags, "--quota-bytes=134217728")...)
 		b.WaitReady(t)
 		return b
 	}

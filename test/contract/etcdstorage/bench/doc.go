@@ -10,8 +10,9 @@
 //
 // Its tests attack API servers' neighbors for minutes, and show that the attacks which the proxy resists succeed on etcd's grpc-proxy.
 //
-// BenchmarkHostile prints what a tenant notices of another that attacks with each RPC there is, with the shipped budgets.
+// BenchmarkHostile prints what a tenant notices of another that attacks with each RPC there is, with the core on one processor and all
+// others on another. Proxies have the budgets that are shipped; MOORING_BENCH_FLAGS are flags for them, of the hostile tenant there.
 //
 // MOORING_BENCH_SECONDS is the length of a round (2), MOORING_BENCH_ROUNDS how many rounds there are (3), and MOORING_BENCH_TARGETS
-// which of direct, proxy and grpcproxy take part. bin/etcd offers grpc-proxy; without it that column is missing.
+// which of direct, splice (a TCP relay), proxy and grpcproxy take part. bin/etcd offers grpc-proxy; without it that column is missing.
 package bench

@@ -6,77 +6,72 @@
 package bench
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/mooring-dev/mooring/internal/etcdstorage/proxy"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/mooring-dev/mooring/internal/testkit/tenantproxy"
 )
 
-// asProxy makes the test binary a proxy between the two addresses in it, so that tuning needs no other binary.
-const asProxy = "MOORING_BENCH_AS_PROXY"
+// roles are what this test binary does as a process of its own, by the variable whose value tells it how.
+func roles() map[string]func(string) error {
+	return map[string]func(string) error{asSplice: splice, asHostile: beHostile}
+}
 
 func TestMain(m *testing.M) {
-	if addresses := os.Getenv(asProxy); addresses != "" {
-		if err := serve(addresses); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, play := range roles() {
+		if what := os.Getenv(variable); what != "" {
+			if err := play(what); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
-	}
-	if what := os.Getenv(asNoise); what != "" {
-		if err := makeNoise(what); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if what := os.Getenv(asHostile); what != "" {
-		if err := beHostile(what); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
 	}
 	testkit.Main(m)
 }
 
-func serve(addresses string) error {
+// asSplice makes the test binary a TCP relay between the two addresses in it.
+const asSplice = "MOORING_BENCH_AS_SPLICE"
+
+// splice relays bytes, which the kernel moves itself (splice(2)): what any process between clients and the core costs.
+func splice(addresses string) error {
 	core, address, _ := strings.Cut(addresses, ",")
-	cfg, err := tenantproxy.Configure(core, prefix, "bench")
-	if err != nil {
-		return err
-	}
-	p, err := proxy.New(context.Background(), cfg)
-	if err != nil {
-		return err
-	}
+	core = strings.TrimPrefix(core, "http://")
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	return p.Serve(listener)
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		server, err := net.Dial("tcp", core)
+		if err != nil {
+			return err
+		}
+		go relay(client, server)
+		go relay(server, client)
+	}
 }
 
-// startProxy starts the proxy in front of an etcd, plaintext, in a process of its own: bin/etcd-storage-proxy, or this test binary if there
-// is none.
-func startProxy(b *testing.B, core string) *tenantproxy.Endpoint {
+func relay(to, from net.Conn) {
+	_, _ = io.Copy(to, from)
+	_ = to.Close()
+}
+
+func startSplice(b *testing.B, core string) *tenantproxy.Endpoint {
 	b.Helper()
-	if tenantproxy.HasBinary(b) {
-		proxy := tenantproxy.NewBinary(b, core, prefix, "bench")
-		proxy.WaitReady(b)
-		return &proxy.Endpoint
-	}
 	address := testkit.FreeAddress(b)
 	self := must.Get(os.Executable()).Or(b)
-	process := testkit.Start(b, filepath.Join(b.TempDir(), "proxy.log"), []string{asProxy + "=" + core + "," + address}, self)
+	process := testkit.Start(b, filepath.Join(b.TempDir(), "splice.log"), []string{asSplice + "=" + core + "," + address}, self)
 	b.Cleanup(process.Kill)
 	e := &tenantproxy.Endpoint{Process: process, Address: address}
 	e.WaitReady(b)

@@ -12,19 +12,20 @@ import (
 )
 
 // A table is what is printed at the end.
-type table struct{ rows [][]any }
-
-func (t *table) add(load, target, figure, ratio, goal, more string) {
-	t.rows = append(t.rows, []any{load, target, figure, ratio, goal, more})
+type table struct {
+	columns string // with tabs between them
+	rows    [][]any
 }
+
+func (t *table) add(cells ...any) { t.rows = append(t.rows, cells) }
 
 // String lines the columns up.
 func (t *table) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "load\ttarget\tfigure\tratio to direct\tgoal\tand")
+	fmt.Fprintln(w, t.columns)
 	for _, row := range t.rows {
-		fmt.Fprintf(w, "%v\t%v\t%v\t%v\t%v\t%v\n", row...)
+		fmt.Fprintf(w, strings.Repeat("%v\t", len(row))+"\n", row...)
 	}
 	_ = w.Flush()
 	return out.String()

@@ -26,7 +26,16 @@ import (
 // prefix is the tenant's; direct clients write it themselves, so that all targets touch the same keys of etcd.
 const prefix = "/bench/"
 
-const connections = 4
+const connections = 64
+
+// flagsVariable has flags of the proxy that is measured, with spaces between them, in addition to those it has by default.
+const flagsVariable = "MOORING_BENCH_FLAGS"
+
+// Targets that a row is judged by: a TCP relay, and the proxy as it is shipped, with the budgets that it has by default.
+const (
+	spliced = "splice"
+	shipped = "proxy"
+)
 
 // A target is what clients connect to.
 type target struct {
@@ -49,9 +58,14 @@ func newSite(b *testing.B, fsync bool) *site {
 	endpoint, process := tenantproxy.StartEtcd(b, fsync)
 	s := &site{core: tenantproxy.Dial(b, endpoint)}
 	s.add(b, "direct", endpoint, process.PID(), prefix)
-	if wanted("proxy") {
-		proxy := startProxy(b, endpoint)
-		s.add(b, "proxy", proxy.Address, proxy.PID(), "")
+	if wanted(spliced) {
+		relay := startSplice(b, endpoint)
+		s.add(b, spliced, relay.Address, relay.PID(), prefix)
+	}
+	if wanted(shipped) {
+		proxy := tenantproxy.NewShipped(b, endpoint, prefix, "bench", strings.Fields(os.Getenv(flagsVariable))...)
+		proxy.WaitReady(b)
+		s.add(b, shipped, proxy.Address, proxy.PID(), "")
 	}
 	if _, err := os.Stat(filepath.Join(testkit.Root(b), "bin", "etcd")); wanted("grpcproxy") && (err == nil || os.Getenv(tenantproxy.EtcdBinaryVariable) != "") {
 		peer := tenantproxy.GRPCProxy(b, endpoint, prefix)
