@@ -234,3 +234,29 @@ func TestEtcdRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What clients get is measured through a proxy and at the core, once somebody agrees, and nothing of it stays.
+func TestEtcdCapacity(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	put(t, etcd.Client, "/a/x", "/other/secret")
+	through := "--endpoint=http://" + tenantproxy.InProcess(t, etcd.Endpoint, "/a/", "a")
+	direct := "--core-endpoint=" + etcd.Endpoint
+	measure := func(more ...string) []string {
+		return append([]string{"etcd", "capacity", "a", "--time=100ms"}, more...)
+	}
+	expect(t, command.ExitError, "", measure(through), "error: all tenants of the core notice the load, and there is no terminal to ask on: give --yes")
+	expect(t, command.ExitError, "", measure(through, "--yes", "--time=1h"), "error: --time 1h0m0s is out of range: give 100ms to 10s")
+	expect(t, command.ExitError, "", measure("--yes", "--endpoint=http://127.0.0.1:1"), "error: connecting to http://127.0.0.1:1: ")
+	for _, way := range []struct{ flag, says string }{{through, "The tenant had "}, {direct, "The core did "}} {
+		out := expect(t, command.ExitOK, "", measure(way.flag, "--yes"), way.says)
+		for _, request := range []string{"get", "update", "create", "list"} {
+			if n := strings.Count(out, "\n"+request+" "); n != 3 && !strings.Contains(out, "REQUEST: "+request) {
+				t.Errorf("%d rows of %s, want 3:\n%s", n, request, out)
+			}
+		}
+	}
+	if got := dump(t, etcd, "/"); strings.Contains(got, "capacity") || !strings.Contains(got, "a/x=") {
+		t.Errorf("the core has\n%s", got)
+	}
+}

@@ -84,6 +84,7 @@ func TestGoldenTexts(t *testing.T) {
 		"help-etcd":          {"etcd", "--help"},
 		"help-etcd-export":   {"etcd", "export", "--help"},
 		"help-etcd-import":   {"etcd", "import", "--help"},
+		"help-etcd-capacity": {"etcd", "capacity", "--help"},
 		"help-completion":    {"completion", "--help"},
 		"completion-kubectl": {"completion", "kubectl"},
 	} {

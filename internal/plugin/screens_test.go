@@ -49,6 +49,7 @@ func allScreens() map[string]screens {
 		"doctor":               {screenDoctor(wellFindings()), screenDoctor(illFindings())},
 		"migrate-etcdstorage":  {screenOffline("migrate", "etcdstorage", "-f", "old.yaml"), screenOffline("migrate", "etcdstorage", "-f", "old-strange.yaml")},
 		"etcd-retained":        {screenRetained(), screenRetained([]string{"team-a", "/team-a/", "1200"}, []string{strings.Repeat("a-long-name-", 5), "/" + strings.Repeat("a-long-name-", 5) + "/", "3"})},
+		"etcd-capacity":        {screenCapacity(true, 0), screenCapacity(false, 3)},
 		"etcd-purge":           {screenPurge(0), screenPurge(1200)},
 		"etcd-defragment":      {screenDefragment(false), screenDefragment(true)},
 		"version":              {screenVersion(false), screenVersion(true)},

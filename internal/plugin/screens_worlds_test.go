@@ -362,6 +362,16 @@ func screenRetained(rows ...[]string) view {
 	}
 }
 
+func screenCapacity(core bool, refused int64) view {
+	return func(t *testing.T, to io.Writer) {
+		t.Helper()
+		prints(t, etcd.PrintCapacity([]etcd.Measured{
+			{Request: "get", Clients: 1, PerSecond: 1623.4, Units: 1724.5, P50: 550 * time.Microsecond, P99: 2561 * time.Microsecond},
+			{Request: "create", Clients: 64, PerSecond: 2691, Units: 10765, P50: 23124 * time.Microsecond, P99: 47 * time.Millisecond, Refused: refused},
+		}, core, to))
+	}
+}
+
 func screenPurge(keys int64) view {
 	return func(t *testing.T, to io.Writer) {
 		t.Helper()

@@ -16,9 +16,9 @@ import (
 func New(env *observe.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Export and import the data of one tenant of etcd storage; reclaim space in the core",
+		Short: "Export, import and measure one tenant of etcd storage; reclaim space in the core",
 	}
-	cmd.AddCommand(newExport(env), newImport(env), newDefragment(), newRetained(), newPurge())
+	cmd.AddCommand(newExport(env), newImport(env), newCapacity(env), newDefragment(), newRetained(), newPurge())
 	return cmd
 }
 
