@@ -34,7 +34,7 @@ func leaves(c *cobra.Command, words []string) [][]string {
 // given is what commands want before they look at a cluster.
 func given() map[string][]string {
 	core := []string{"a-name", "--core-endpoint=https://127.0.0.1:1"}
-	return map[string][]string{"explain": {"node", "a-name"}, "estate remove": {"volume", "an-id"}, "confirm nodes": {"0123456789ab"}, "confirm machines": {"0123456789ab"}, "confirm topology": {"a-name", "0123456789ab"}, "node forget": {"a-name"}, "restore": {"a-name"}, "etcd export": core[:1], "etcd import": core[:1], "etcd purge": core, "etcd defragment": core[1:], "etcd retained": core[1:]}
+	return map[string][]string{"explain": {"node", "a-name"}, "estate remove": {"volume", "an-id"}, "confirm nodes": {"0123456789ab"}, "confirm machines": {"0123456789ab"}, "confirm topology": {"a-name", "0123456789ab"}, "node forget": {"a-name"}, "restore": {"a-name"}, "etcd export": core[:1], "etcd import": core[:1], "etcd capacity": core[:1], "etcd purge": core, "etcd defragment": core[1:], "etcd retained": core[1:]}
 }
 
 // TestBadInputOfEveryCommand gives each command the mistakes that anybody makes: each is told in one sentence of bounded length that names what was wrong, with exit code 1
