@@ -235,7 +235,7 @@ func TestEtcdRefuses(t *testing.T) {
 	}
 }
 
-// What clients get is measured through a proxy and at the core, once somebody agrees, and nothing of it stays.
+// The requests of clients are measured through a proxy and at the core, with --yes only, and no key of them is left.
 func TestEtcdCapacity(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)

@@ -515,3 +515,52 @@ func fillSome(tb testing.TB, core *clientv3.Client, prefix string) {
 	}
 	must.Get(core.Txn(tb.Context()).Then(puts...).Commit()).Or(tb)
 }
+
+// A response that was large is expected to be large again, whatever a tenant varies in the request: such requests have the seat of
+// large ones, one after the other.
+func TestLargeResponsesAreKnownAgain(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	for i := range 100 { // that a key has on average is little
+		must.Get(etcd.Client.Put(t.Context(), fmt.Sprintf("/a/small/%03d", i), "v")).Or(t)
+	}
+	for i := range 4 {
+		must.Get(etcd.Client.Put(t.Context(), fmt.Sprintf("/a/large/%d", i), strings.Repeat("v", 200<<10))).Or(t)
+	}
+	core := newHeldCore(t, etcd.Endpoint)
+	cfg := configure(t, core.Endpoint)
+	cfg.UnitsPerSecond, cfg.InFlight, cfg.Quota = 1e6, 8, quota.Limits{Keys: 1 << 30}
+	p := start(t, cfg)
+	must.Do(t, p.Ready(t.Context()))
+	kv := etcdserverpb.NewKVClient(raw(t, p.Endpoint))
+	all := rangeOf("large/")
+	for name, asks := range map[string]func(n int64) *etcdserverpb.RangeRequest{
+		"a key at several revisions": func(n int64) *etcdserverpb.RangeRequest {
+			return &etcdserverpb.RangeRequest{Key: []byte("large/3"), Revision: etcd.Revision(t) - n}
+		},
+		"a page with several bounds": func(n int64) *etcdserverpb.RangeRequest {
+			return &etcdserverpb.RangeRequest{Key: all.Key, RangeEnd: all.RangeEnd, Limit: 10, MaxCreateRevision: 1<<40 + n}
+		},
+	} {
+		must.Get(kv.Range(t.Context(), asks(0))).Or(t)
+		release := core.hold(etcdserverpb.KV_Range_FullMethodName, false)
+		t.Cleanup(release)
+		before := metric(t, p.Registry, "mooring_etcdstorage_proxy_waited_total", "queue")
+		var calls sync.WaitGroup
+		for n := range int64(4) {
+			request := asks(n)
+			calls.Go(func() { _, _ = kv.Range(t.Context(), request) })
+		}
+		testkit.Eventually(t, "the others to wait for the first", func() string {
+			if n := metric(t, p.Registry, "mooring_etcdstorage_proxy_waited_total", "queue") - before; n < 3 {
+				return fmt.Sprintf("%s: %v of 3 wait, %d are with the core", name, n, core.working.Load())
+			}
+			return ""
+		})
+		release()
+		calls.Wait()
+		if most := core.most.Load(); most != 1 {
+			t.Errorf("%s: %d were with the core at one time", name, most)
+		}
+	}
+}

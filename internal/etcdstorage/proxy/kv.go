@@ -4,7 +4,6 @@
 package proxy
 
 import (
-	"hash/maphash"
 	"math"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -36,12 +35,15 @@ func (p *Proxy) rangeRequest(dst []byte, tenant *tenancy.Tenant, request []byte)
 	if err != nil {
 		return out, c, err
 	}
-	c.asked = max(maphash.Bytes(p.learnt.seed, out[len(dst):]), 1)
+	span := wire.SpanOf(out[len(dst):])
+	if c.values > 0 {
+		c.asked = p.learnt.hash(response{span: span, values: c.values, scans: info.Scans})
+	}
 	if !info.Single {
 		c.scans = info.Scans
-		p.estimate(&c, out[len(dst):])
+		p.estimate(&c, span)
 	}
-	return out, c, err
+	return out, c, nil
 }
 
 // valuesOf is how many values the response to a range may have.

@@ -80,9 +80,9 @@ func TestGrowthWaitsForWritesThatAnEarlierBookLetIn(t *testing.T) {
 func TestRangesAreLearntApart(t *testing.T) {
 	t.Parallel()
 	l := learnt{seed: maphash.MakeSeed()}
-	l.learn(l.hash(wire.Span{Key: "a\x00b", End: "c"}), 1)
+	l.learn(l.hash(response{span: wire.Span{Key: "a\x00b", End: "c"}}), 1)
 	for _, other := range []wire.Span{{Key: "a", End: "b\x00c"}, {Key: "a\x00b\x00c"}, {End: "a\x00b\x00c"}} {
-		if keys, known := l.keys(l.hash(other)); known {
+		if keys, known := l.keys(l.hash(response{span: other})); known {
 			t.Errorf("%+q has %d keys of another range", other, keys)
 		}
 	}

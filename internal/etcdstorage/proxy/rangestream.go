@@ -45,7 +45,7 @@ func (p *Proxy) rangeStream(stream ServerStream) error {
 	}
 	c := cost{list: true, seen: now, stale: info.Serializable, work: quota.Work{Calls: 1}, values: valuesOf(info)}
 	if !info.Single {
-		p.estimate(&c, out)
+		p.estimate(&c, wire.SpanOf(out))
 	}
 	var place seat
 	if err := p.sitForList(stream.Context(), &place); err != nil {

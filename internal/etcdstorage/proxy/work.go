@@ -71,12 +71,13 @@ func logged(bytes int) quota.Work {
 	return quota.Work{Calls: 1, Logged: 1, Written: int64(bytes)}
 }
 
-// mostLearnt are the ranges and requests of which it is known how many keys they have and how large their responses are;
-// then all are forgotten.
+// mostLearnt are the ranges of which it is known how many keys they have, or how large responses are; then all are
+// forgotten.
 const mostLearnt = 4096
 
-// learnt is how many keys ranges had when they were read last, and how large the responses to requests were, under a hash
-// that nobody can foresee.
+// learnt is how many keys ranges had when they were read last, and how large the responses were that may have so many
+// values of a range, under a hash that cannot be foreseen. The revision, and whatever else a request may vary without
+// end, is not in it: a request must not be unknown each time.
 type learnt struct {
 	seed maphash.Seed
 
@@ -84,10 +85,15 @@ type learnt struct {
 	counts map[uint64]int64
 }
 
-// hash is never 0.
-func (l *learnt) hash(span wire.Span) uint64 {
-	return max(maphash.Comparable(l.seed, span), 1)
+// response is what the size of a response is learnt for. One with 0 values is for the number of keys of the range.
+type response struct {
+	span   wire.Span
+	values int64
+	scans  bool
 }
+
+// hash is never 0.
+func (l *learnt) hash(r response) uint64 { return max(maphash.Comparable(l.seed, r), 1) }
 
 func (l *learnt) keys(span uint64) (keys int64, known bool) {
 	l.mu.Lock()
@@ -107,8 +113,8 @@ func (l *learnt) learn(span uint64, keys int64) {
 
 // estimate prices a range by the keys that it had last, and by those that the tenant has deleted: it is not known where they
 // were. One of which nothing is known is a large request.
-func (p *Proxy) estimate(c *cost, request []byte) {
-	c.span = p.learnt.hash(wire.SpanOf(request))
+func (p *Proxy) estimate(c *cost, span wire.Span) {
+	c.span = p.learnt.hash(response{span: span})
 	keys, tombstones, known := p.keysOf(c)
 	c.tombstones = tombstones
 	c.list = c.list || !known
@@ -117,8 +123,8 @@ func (p *Proxy) estimate(c *cost, request []byte) {
 	}
 }
 
-// classify makes what the core is expected to be busy with for long a large request, by its work as far as it is known and
-// the size of its response: as it was last, or by what the tenant's keys have on average.
+// classify makes what the core is expected to be busy with for long a large request, by its work as far as it is known
+// and the size of its response: as it was last, or by what the tenant's keys have on average.
 func (p *Proxy) classify(c *cost) {
 	if c.list {
 		return
@@ -176,8 +182,8 @@ func (p *Proxy) expect(c *cost, keys int64) {
 	c.work.Values, c.work.Scanned = p.valuesIn(c, keys)
 }
 
-// valuesIn is how many values the core reads for a range with so many keys, and how many bytes of them only to compare, sort
-// or filter.
+// valuesIn is how many values the core reads for a range with so many keys, and how many bytes of them only to compare,
+// sort or filter.
 func (p *Proxy) valuesIn(c *cost, keys int64) (values, scanned int64) {
 	if c.scans {
 		return keys, p.ledger.mostOf(keys)

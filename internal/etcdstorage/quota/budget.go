@@ -23,7 +23,7 @@ const largeShare = 0.3
 // headroom is how much more than it has used a replica demands, so that its use can grow before anything waits.
 const headroom = 1.5
 
-// Budget is one rate of units for both classes. Large requests run into debt, which two fifths of the rate pay back; they
+// Budget is one rate of units for both classes. Large requests run into debt, which three tenths of the rate pay back; they
 // are let in while the debt is at most one second's worth of these. It is not safe for concurrent use. Make one with
 // NewBudget.
 type Budget struct {
@@ -40,7 +40,7 @@ type Budget struct {
 }
 
 // NewBudget returns a budget of units per second. At the beginning, and after a second of rest, one second's worth is
-// there, one unit at least, and two fifths as much for large requests.
+// there, one unit at least, and three tenths as much for large requests.
 func NewBudget(perSecond float64) *Budget {
 	burst := max(perSecond, 1)
 	return &Budget{perSecond: perSecond, burst: burst, level: burst}

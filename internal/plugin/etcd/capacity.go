@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,8 @@ const (
 	shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	// slowest is how long a request may take.
 	slowest = 5 * time.Second
+	// pauseOfRefused is when a client tries again that the tenant's budgets have refused.
+	pauseOfRefused = 50 * time.Millisecond
 	// leaseSeconds is how long keys stay that could not be deleted.
 	leaseSeconds = 600
 )
@@ -99,7 +102,7 @@ func (c *capacity) run(cmd *cobra.Command, env *observe.Env, f *access, name str
 	if err := c.ask(cmd, strings.Join(config.Endpoints, ",")); err != nil {
 		return err
 	}
-	defer c.disconnect()
+	defer c.disconnect(cmd.ErrOrStderr())
 	if err := c.connect(cmd.Context(), f, config, name); err != nil {
 		return err
 	}
@@ -135,12 +138,10 @@ func (c *capacity) ask(cmd *cobra.Command, endpoints string) error {
 
 // connect makes a connection for each client, and a lease for all keys.
 func (c *capacity) connect(ctx context.Context, f *access, config clientv3.Config, name string) error {
+	if err := reach(ctx, config); err != nil {
+		return err
+	}
 	for range slices.Max(numbersOfClients()) {
-		if len(c.clients) == 0 {
-			if err := reach(ctx, config); err != nil {
-				return err
-			}
-		}
 		client, err := clientv3.New(config)
 		if err != nil {
 			return fmt.Errorf("connecting to %s: %w", strings.Join(config.Endpoints, ","), transfer.Explain(err))
@@ -164,12 +165,15 @@ func (c *capacity) connect(ctx context.Context, f *access, config clientv3.Confi
 	return nil
 }
 
-// disconnect revokes the lease, and with it deletes what is left of the keys.
-func (c *capacity) disconnect() {
+// disconnect revokes the lease, and with it deletes what is left of the keys, after an interrupt too.
+func (c *capacity) disconnect(notes io.Writer) {
 	if c.lease != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
-		_, _ = c.clients[0].Revoke(ctx, c.lease) // it ends by itself
+		if _, err := c.clients[0].Revoke(ctx, c.lease); err != nil {
+			screen.Paragraph(notes, "note: ", "  ", fmt.Sprintf("the keys below %s could not be deleted; they end with their lease within %s: %v",
+				c.folder, leaseSeconds*time.Second, transfer.Explain(err)))
+		}
 	}
 	for _, client := range c.clients {
 		_ = client.Close()
@@ -243,13 +247,10 @@ func (*capacity) bounded(ctx context.Context, once func(ctx context.Context) err
 	ctx, cancel := context.WithTimeout(ctx, slowest)
 	defer cancel()
 	err := once(ctx)
-	if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("a request took more than %s: the core, or the way to it, is too busy to be measured", slowest)
 	}
-	if err != nil {
-		return transfer.Explain(err)
-	}
-	return nil
+	return transfer.Explain(err)
 }
 
 // one measures one kind of request with some clients, each of which makes one after the other.
@@ -276,6 +277,7 @@ func (c *capacity) one(ctx context.Context, r request, clients int) (Measured, e
 					took[i] = append(took[i], time.Since(start))
 				default:
 					refused.Add(1)
+					await(ctx, pauseOfRefused)
 				}
 			}
 		})
@@ -293,6 +295,14 @@ func (c *capacity) one(ctx context.Context, r request, clients int) (Measured, e
 	row.PerSecond = float64(len(times)) / seconds
 	row.Units = row.PerSecond * r.work.Units()
 	return row, nil
+}
+
+// await waits, unless ctx ends first.
+func await(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // try makes the nth request with one of the clients. One that the tenant's budgets refuse is not served, which is no error.
@@ -325,7 +335,7 @@ type Measured struct {
 func PrintCapacity(rows []Measured, core bool, to io.Writer) error {
 	table := screen.Table{Columns: []string{"REQUEST", "CLIENTS", "PER SECOND", "UNITS PER SECOND", "P50", "P99"}}
 	var refused int64
-	best := slices.MaxFunc(rows, func(a, b Measured) int { return int(a.Units - b.Units) })
+	best := slices.MaxFunc(rows, func(a, b Measured) int { return cmp.Compare(a.Units, b.Units) })
 	for _, r := range rows {
 		refused += r.Refused
 		table.Rows = append(table.Rows, []string{

@@ -34,7 +34,7 @@ import (
 // asHostile makes the test binary a hostile tenant: the attack and the addresses in it, with commas between them. It is a process of its own, and a nice one, as in makeNoise.
 const asHostile = "MOORING_BENCH_AS_HOSTILE"
 
-// control is not an attack: a loop on each of the two processors that calls nobody. What it does to the neighbor is the machine's share.
+// control is not an attack: a loop on each of the two processors. What that costs the neighbor is due to the machine.
 const control = "control, busy processors"
 
 func keepBusy(ctx context.Context, _ []*grpc.ClientConn) int64 {

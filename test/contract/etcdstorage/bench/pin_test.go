@@ -26,6 +26,9 @@ const (
 // apart gives this process and what it starts from now on the one processor, and what start starts the other.
 func apart(b *testing.B, start func()) {
 	b.Helper()
+	if runtime.NumCPU() <= otherProcessor {
+		b.Skip("it needs two processors")
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	onProcessor(b, 0, coreProcessor)
