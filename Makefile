@@ -112,6 +112,7 @@ presubmit: verify lint ## What a change must pass: verify, lint, the tests as CI
 generate: bin/controller-gen ## Generate deep copies of the API types, and docs/reference from the code.
 	@if [ -d api ]; then bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...; fi
 	@go run ./hack/docs
+	@go run ./hack/matrix -page
 
 manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, the doctor's list of rights, and the list of public names.
 	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
