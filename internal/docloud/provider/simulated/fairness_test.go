@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	sim "github.com/mooring-dev/mooring/internal/sim/digitalocean"
+	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
 // edited is a Service of the hostile author's.
@@ -29,8 +30,8 @@ const making, leaving = "auidmaking", "auidleaving"
 // waits are how long others wait for what they do, by what it is.
 type waits map[string]time.Duration
 
-// othersTimes are how long others wait, in a cluster in which an author edits ten Services nine times a second for five
-// minutes, or does not.
+// othersTimes are how long others wait, in a cluster in which an author edits ten Services nine times a second, or does
+// not.
 func othersTimes(t *testing.T, hostile bool) (waited waits, calls int) {
 	t.Helper()
 	waited = waits{}
@@ -65,14 +66,15 @@ func othersTimes(t *testing.T, hostile bool) (waited waits, calls int) {
 			}
 		}()
 		spent := b.spent(func() {
-			elapse(2 * time.Minute)
+			elapse(time.Duration(cases.Number(t, 1, 4, 4)) * 30 * time.Second)
 			begun := time.Now()
 			b.boot("new")
 			b.join("new")
 			b.set("others", "others", "7")
 			b.serve("making", 3, others)
 			b.remove("others", "leaving")
-			for range 600 {
+			// A change is tried for as long as others wait, CI for five minutes.
+			for all := cases.Number(t, 1, 600, 600); all > 0 || len(waited) < 4 && time.Since(begun) < 5*time.Minute; all-- {
 				for what, done := range b.done() {
 					if _, before := waited[what]; done && !before {
 						waited[what] = time.Since(begun)
@@ -158,7 +160,7 @@ func TestAHostileAuthorDelaysNobody(t *testing.T) {
 	t.Parallel()
 	alone, calls := othersTimes(t, false)
 	beside, callsBeside := othersTimes(t, true)
-	t.Logf("alone: %v, %d calls; with the author: %v, %d calls in %s", alone, calls, beside, callsBeside, 7*time.Minute)
+	t.Logf("alone: %v, %d calls; with the author: %v, %d calls", alone, calls, beside, callsBeside)
 	if len(alone) != 4 || len(beside) != 4 {
 		t.Fatal("something did not happen at all")
 	}
@@ -172,6 +174,6 @@ func TestAHostileAuthorDelaysNobody(t *testing.T) {
 		}
 	}
 	if callsBeside > 600 {
-		t.Errorf("%d calls in seven minutes", callsBeside)
+		t.Errorf("%d calls", callsBeside)
 	}
 }
