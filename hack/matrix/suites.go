@@ -29,7 +29,7 @@ func suites() []suite {
 			packages: []string{"./internal/docloud/admission/policy"},
 		},
 		{
-			id: "tenant", component: "etcd-storage-proxy", what: "two kube-apiservers of this version as tenants of one core, while a proxy is killed again and again, and on a core that was restored",
+			id: "tenant", component: "etcd-storage-proxy", what: "two kube-apiservers of this version as tenants of one core, while a proxy is killed again and again",
 			packages: []string{"./test/contract/etcdstorage/fidelity"}, run: "TestTwoAPIServersLiveOnOneCore",
 		},
 		{
