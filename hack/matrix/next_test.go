@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -43,6 +44,9 @@ func (p proxy) release(path, version, gomod, source string) {
 
 func put(t *testing.T, folder string, files map[string]string) {
 	t.Helper()
+	// A program that another test starts meanwhile would hold a script open, which could not be run then (ETXTBSY).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for name, content := range files {
 		path := filepath.Join(folder, filepath.FromSlash(name))
 		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
