@@ -228,7 +228,7 @@ func run(ctx context.Context, o *commandOptions, flags *pflag.FlagSet) error {
 	}
 	build := buildinfo.Get()
 	log.Info("Starting", "version", build.Version, "commit", build.Commit)
-	return supervise(ctx, config.Complete(), cloud, o.transport(log))
+	return supervise(ctx, config.Complete(), cloud, o.transport(cloud, log))
 }
 
 // checkCluster says at once that no cluster is named, which the framework would find out later and with other words.
@@ -254,13 +254,16 @@ func (o *commandOptions) startLogging(flags *pflag.FlagSet) (logr.Logger, error)
 
 // transport returns what the clients of all controllers send through, ours and the framework's. What the framework would
 // write in mode report is logged once for each object.
-func (o *commandOptions) transport(log logr.Logger) func(http.RoundTripper) http.RoundTripper {
+func (o *commandOptions) transport(
+	cloud *provider.Provider, log logr.Logger,
+) func(http.RoundTripper) http.RoundTripper {
 	var told sync.Map
-	return o.mode.Transport(provider.OutsideRounds(), func(verb, path string) {
+	declared := o.mode.Transport(provider.OutsideRounds(), func(verb, path string) {
 		if _, again := told.LoadOrStore(verb+path, nil); !again {
 			log.Info("Would write to the API server, but this is a dry run", "verb", verb, "path", path)
 		}
 	})
+	return func(next http.RoundTripper) http.RoundTripper { return cloud.Deletions(declared(next)) }
 }
 
 // build asks DigitalOcean for what must be known before anything starts, and puts the provider together.

@@ -47,6 +47,13 @@ func (m *Instances) unready(node *corev1.Node) time.Time {
 	return m.clock.Now()
 }
 
+// ready reports whether a Node's kubelet says that it is well.
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 func (m *Instances) pendingAge() time.Duration { return m.age(m.config.PendingAge, m.config.PageAge/2) }
 
 func (m *Instances) age(base, perCall time.Duration) time.Duration {
@@ -83,10 +90,10 @@ func (m *Instances) described(ctx context.Context, node *corev1.Node) (*DropletL
 
 // settled reports whether a Node has all addresses, and has been ready for a while: an older list shows it as it is.
 func settled(node *corev1.Node, now time.Time) bool {
-	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+	forLong := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > lastLook
 	})
 	private := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
-	return ready && private && (public(node.Status.Addresses) || loadbalancer.IsPrivate(node)) &&
+	return forLong && private && (public(node.Status.Addresses) || loadbalancer.IsPrivate(node)) &&
 		!uninitialized(node) && now.Sub(node.CreationTimestamp.Time) > lastLook
 }

@@ -6,6 +6,7 @@ package machines
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	cloudnode "k8s.io/cloud-provider/controllers/node"
@@ -38,6 +40,7 @@ type world struct {
 	config   Config
 	token    string // path of the token's file
 	machines *Instances
+	program  kubernetes.Interface // the client of what runs
 }
 
 // quick are the product's settings with shorter times, so that a test on a real API server does not wait for minutes.
@@ -86,7 +89,9 @@ func (withoutBalancers) ProviderName() string                             { retu
 func (w *world) run() {
 	w.T.Helper()
 	token := must.Get(doapi.NewFileToken(w.token, clock.RealClock{})).Or(w.T)
+	w.Through = func(next http.RoundTripper) http.RoundTripper { return deleting{w, next} }
 	p := w.NewProgram(token)
+	w.program = p.Client
 	w.machines = New(p.DigitalOcean, newSnapshot(p.DigitalOcean, clock.RealClock{}, 100*time.Millisecond, time.Second), w.config, clock.RealClock{}, w.Registry)
 	p.Run(w.machines.Start)
 	nodes := p.Informers.Core().V1().Nodes()
@@ -97,6 +102,17 @@ func (w *world) run() {
 	monitor, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, p.Client, provider, 200*time.Millisecond, 1)
 	must.Do(w.T, err)
 	p.Start(initializer.RunWithContext, monitor.Run)
+}
+
+// deleting is [Instances.Deletions] of the machines that run then.
+type deleting struct {
+	w    *world
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d deleting) RoundTrip(r *http.Request) (*http.Response, error) {
+	return d.w.machines.Deletions(d.next).RoundTrip(r)
 }
 
 // join registers a Node with the external taint, as a kubelet of a new machine does, ready or not.

@@ -97,11 +97,15 @@ type Instances struct {
 	client kubernetes.Interface
 	lister corelisters.NodeLister
 	synced cache.InformerSynced
+	// givenUp are the Nodes that the framework is told to delete, by name, until it does.
+	givenUp map[string]metav1.Preconditions
 }
 
 // New returns Instances that work once they are started and follow Nodes.
 func New(api API, snapshot *Snapshot, config Config, clock clock.WithTicker, registry prometheus.Registerer) *Instances {
-	m := &Instances{api: api, config: config, clock: clock, snapshot: snapshot}
+	m := &Instances{
+		api: api, config: config, clock: clock, snapshot: snapshot, givenUp: map[string]metav1.Preconditions{},
+	}
 	m.seeking = rate.NewLimiter(rate.Every(config.AskEvery), seekBurst)
 	m.listing = rate.NewLimiter(rate.Every(config.PageAge/2), listBurst)
 	m.waiting = newWaiting(m, clock)
@@ -277,7 +281,7 @@ func (m *Instances) Droplets(ctx context.Context) ([]instance.Droplet, error) {
 }
 
 // InstanceExists implements cloudprovider.InstancesV2. It is false only if the droplet is proven to be gone and it is its turn to go; whatever
-// else is not known is an error, with which the framework keeps the Node.
+// else is not known is an error, with which the framework keeps the Node. Otherwise [Instances.Deletions] lets that Node pass, as it is now.
 func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	v, err := m.judge(ctx, node)
 	if err != nil {
@@ -300,6 +304,7 @@ func (m *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 		if m.config.Mode != outputs.Report {
 			m.reporter.gone(node, v)
 		}
+		m.giveUp(live)
 		return false, nil
 	default:
 		return true, errors.New(v.Message)
@@ -375,6 +380,8 @@ func (m *Instances) confirm(ctx context.Context, node *corev1.Node) (*corev1.Nod
 		return nil, fmt.Errorf("reading node %s before it is given up: %w", node.Name, err)
 	case live.UID != node.UID || live.Spec.ProviderID != node.Spec.ProviderID:
 		return nil, fmt.Errorf("node %s is another one by now", node.Name)
+	case ready(live):
+		return nil, fmt.Errorf("node %s is ready by now", node.Name)
 	}
 	return live, nil
 }

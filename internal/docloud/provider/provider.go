@@ -5,6 +5,7 @@ package provider
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,6 +164,9 @@ func (p *Provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return p.
 
 // InstancesV2 implements cloudprovider.Interface.
 func (p *Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.machines, true }
+
+// Deletions returns what the framework's clients send through, as [machines.Instances.Deletions] does.
+func (p *Provider) Deletions(next http.RoundTripper) http.RoundTripper { return p.machines.Deletions(next) }
 
 // Instances implements cloudprovider.Interface; InstancesV2 has taken its place.
 func (p *Provider) Instances() (cloudprovider.Instances, bool) { return nil, false }

@@ -12,7 +12,8 @@ import (
 // Nothing else is sent outside of rounds.
 func OutsideRounds() []outputs.Write {
 	return []outputs.Write{
-		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"update", "delete"}},
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"update"}},
+		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"delete"}, Bound: true},
 		{System: outputs.Kubernetes, Kind: "nodes", Verbs: []string{"patch"}, Fields: []string{
 			outputs.Field("metadata", "labels"), outputs.Field("metadata", "annotations", instance.LabelsAnnotation),
 			outputs.Field("spec", "taints"),

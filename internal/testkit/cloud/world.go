@@ -60,6 +60,9 @@ type World struct {
 	// Registry has the metrics of the newest run of the program.
 	Registry *prometheus.Registry
 
+	// Through, if it is set before NewProgram, returns what the program's requests to Kubernetes pass first.
+	Through func(next http.RoundTripper) http.RoundTripper
+
 	config *rest.Config
 	real   bool // on a real API server
 	ports  int32
@@ -171,7 +174,11 @@ func (w *World) NewProgram(token doapi.TokenSource, options ...informers.SharedI
 		Clock: clock.RealClock{}, Metrics: doapi.NewMetrics(w.Registry),
 	})).Or(w.T)
 	ctx, cancel := context.WithCancel(context.Background())
-	client := kubernetes.NewForConfigOrDie(w.config)
+	config := rest.CopyConfig(w.config)
+	if w.Through != nil {
+		config.Wrap(w.Through)
+	}
+	client := kubernetes.NewForConfigOrDie(config)
 	p := &Program{w: w, ctx: ctx, Client: client, Builder: Builder{client}, DigitalOcean: api, Stop: ctx.Done()}
 	options = append(options, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = Label + "=" + w.Name

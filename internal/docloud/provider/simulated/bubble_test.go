@@ -172,7 +172,7 @@ func (b *bubble) clientOf(p *process) *fake.Clientset {
 			}
 		}
 		if p.registry != nil { // else it is a person who writes
-			b.expectDeclared(action)
+			b.expectDeclared(p, action)
 		}
 		do := func() error {
 			handled, object, err = clienttesting.ObjectReaction(b.tracker)(action)
@@ -201,27 +201,35 @@ func (b *bubble) clientOf(p *process) *fake.Clientset {
 	return client
 }
 
-// expectDeclared holds each patch to what the program declares: fake clients send none through its transport.
-func (b *bubble) expectDeclared(action clienttesting.Action) {
-	patch, is := action.(clienttesting.PatchAction)
-	if !is {
+// expectDeclared holds each patch, and each deletion of a Node, to what the program declares: fake clients send none
+// through its transport.
+func (b *bubble) expectDeclared(p *process, action clienttesting.Action) {
+	var method, name, kind string
+	var body []byte
+	switch a := action.(type) {
+	case clienttesting.PatchAction:
+		method, name, kind, body = http.MethodPatch, a.GetName(), string(a.GetPatchType()), a.GetPatch()
+	case clienttesting.DeleteAction:
+		method, name = http.MethodDelete, a.GetName()
+	default:
 		return
 	}
 	path := "/api/v1/namespaces/" + action.GetNamespace() + "/"
 	if action.GetNamespace() == "" {
 		path = "/api/v1/"
 	}
-	path += action.GetResource().Resource + "/" + patch.GetName()
+	path += action.GetResource().Resource + "/" + name
 	if part := action.GetSubresource(); part != "" {
 		path += "/" + part
 	}
-	transport := outputs.Enforce.Transport(slices.Concat(provider.OutsideRounds(), balancers.Writes(), firewalls.Writes()), nil)(answerer{})
-	request := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPatch, "https://kubernetes.example"+path,
-		bytes.NewReader(patch.GetPatch()))).Or(b.t)
-	request.Header.Set("Content-Type", string(patch.GetPatchType()))
+	declared := slices.Concat(provider.OutsideRounds(), balancers.Writes(), firewalls.Writes())
+	transport := p.machines.Deletions(outputs.Enforce.Transport(declared, nil)(answerer{}))
+	request := must.Get(http.NewRequestWithContext(b.t.Context(), method, "https://kubernetes.example"+path,
+		bytes.NewReader(body))).Or(b.t)
+	request.Header.Set("Content-Type", kind)
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		b.t.Errorf("%s: %v", patch.GetPatch(), err)
+		b.t.Errorf("%s %s %s: %v", method, path, body, err)
 		return
 	}
 	_ = response.Body.Close()

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The Mooring Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machines
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodesPath is where Nodes are in Kubernetes' API.
+const nodesPath = "/api/v1/nodes/"
+
+// Deletions returns a transport for the clients of Kubernetes' framework, which deletes Nodes by name alone (k8s.io/cloud-provider,
+// controllers/nodelifecycle). Through it a deletion names the UID and the resourceVersion of the Node that InstanceExists has
+// given up, so that the API server refuses it (409) once the Node has changed or is another machine's. A deletion of any other
+// Node is an error and is not sent.
+func (m *Instances) Deletions(next http.RoundTripper) http.RoundTripper { return deletions{m, next} }
+
+type deletions struct {
+	machines *Instances
+	next     http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d deletions) RoundTrip(r *http.Request) (*http.Response, error) {
+	name, is := strings.CutPrefix(r.URL.Path, nodesPath)
+	if r.Method != http.MethodDelete || !is {
+		return d.next.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	only, known := d.machines.takeGivenUp(name)
+	if !known {
+		return nil, fmt.Errorf("node %s is not deleted: its machine was not found to be gone", name)
+	}
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: &only,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the options of the deletion of node %s: %w", name, err)
+	}
+	bound := r.Clone(r.Context())
+	bound.Header.Set("Content-Type", "application/json")
+	bound.Body, bound.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	bound.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return d.next.RoundTrip(bound)
+}
+
+// giveUp notes the Node that is deleted next, as it is.
+func (m *Instances) giveUp(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.givenUp[node.Name] = metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}
+}
+
+// takeGivenUp returns which Node of that name is given up, for one deletion.
+func (m *Instances) takeGivenUp(name string) (only metav1.Preconditions, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	only, known = m.givenUp[name]
+	delete(m.givenUp, name)
+	return only, known
+}
