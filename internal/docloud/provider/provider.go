@@ -166,7 +166,9 @@ func (p *Provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return p.
 func (p *Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.machines, true }
 
 // Deletions returns what the framework's clients send through, as [machines.Instances.Deletions] does.
-func (p *Provider) Deletions(next http.RoundTripper) http.RoundTripper { return p.machines.Deletions(next) }
+func (p *Provider) Deletions(next http.RoundTripper) http.RoundTripper {
+	return p.machines.Deletions(next)
+}
 
 // Instances implements cloudprovider.Interface; InstancesV2 has taken its place.
 func (p *Provider) Instances() (cloudprovider.Instances, bool) { return nil, false }
