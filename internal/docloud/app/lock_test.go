@@ -168,6 +168,7 @@ func TestALeaseIsGivenBack(t *testing.T) {
 // soon as it has run out; neither replica makes more calls than client-go's elector by itself.
 func TestALeaseIsTakenAtOnce(t *testing.T) {
 	t.Parallel()
+	const counted = 400 * time.Second
 	for _, kill := range []bool{false, true} {
 		var calls [2]int64
 		for i, prompt := range []bool{false, true} {
@@ -176,13 +177,13 @@ func TestALeaseIsTakenAtOnce(t *testing.T) {
 				leader := contend(t, shared, "one", prompt, true)
 				<-leader.leads
 				standby := contend(t, shared, "two", prompt, true)
-				<-time.After(40 * time.Second)
+				<-time.After(counted)
 				calls[i] = leader.calls.Load() + standby.calls.Load()
 				at := time.Now()
 				leader.dead.Store(kill)
 				leader.stop()
 				took := (<-standby.leads).Sub(at)
-				t.Logf("kill -9 %t, prompt %t: it took %s, %d calls in 40 s before", kill, prompt, took, calls[i])
+				t.Logf("kill -9 %t, prompt %t: it took %s, %d calls in %s before", kill, prompt, took, calls[i], counted)
 				if most := map[bool]time.Duration{false: 250 * time.Millisecond, true: 15*time.Second + 5*electionTick}[kill]; prompt && took > most {
 					t.Errorf("kill -9 %t: the Lease was taken after %s, want %s at most", kill, took, most)
 				}
@@ -192,8 +193,8 @@ func TestALeaseIsTakenAtOnce(t *testing.T) {
 				synctest.Wait()
 			})
 		}
-		if calls[1] > calls[0] {
-			t.Errorf("%d calls in 40 s, client-go's elector makes %d", calls[1], calls[0])
+		if calls[1] > calls[0]*21/20 { // when each comes is drawn by lot
+			t.Errorf("%d calls in %s, client-go's elector makes %d", calls[1], counted, calls[0])
 		}
 	}
 }
