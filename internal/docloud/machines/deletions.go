@@ -38,7 +38,7 @@ func (d deletions) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
-	only, known := d.machines.takeGivenUp(name)
+	only, known := d.machines.isGivenUp(name)
 	if !known {
 		return nil, fmt.Errorf("node %s is not deleted: its machine was not found to be gone", name)
 	}
@@ -52,7 +52,12 @@ func (d deletions) RoundTrip(r *http.Request) (*http.Response, error) {
 	bound.Header.Set("Content-Type", "application/json")
 	bound.Body, bound.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	bound.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return d.next.RoundTrip(bound)
+	response, err := d.next.RoundTrip(bound)
+	if err != nil || response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError {
+		return response, err // it is sent again
+	}
+	d.machines.forgetGivenUp(name)
+	return response, nil
 }
 
 // giveUp notes the Node that is deleted next, as it is.
@@ -62,11 +67,16 @@ func (m *Instances) giveUp(node *corev1.Node) {
 	m.givenUp[node.Name] = metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}
 }
 
-// takeGivenUp returns which Node of that name is given up, for one deletion.
-func (m *Instances) takeGivenUp(name string) (only metav1.Preconditions, known bool) {
+// isGivenUp returns which Node of that name is given up.
+func (m *Instances) isGivenUp(name string) (only metav1.Preconditions, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	only, known = m.givenUp[name]
+	only, is = m.givenUp[name]
+	return only, is
+}
+
+func (m *Instances) forgetGivenUp(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	delete(m.givenUp, name)
-	return only, known
 }

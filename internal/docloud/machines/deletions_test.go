@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,13 @@ func TestOnlyTheNodeThatWasGivenUpIsDeleted(t *testing.T) {
 				// One that is lost after all goes.
 				w.SetReady(fleet[2].Name, false)
 				w.DeleteDroplet(fleet[2].ID)
+				var busy atomic.Bool
+				w.Kube.Set(func(r *http.Request, _ bool) error {
+					if r.Method == http.MethodDelete && !busy.Swap(true) {
+						return cloud.StatusError(http.StatusTooManyRequests)
+					}
+					return nil
+				})
 				testkit.Eventually(t, "the other Node to go", func() string { return w.gone(fleet[2].Name) })
 			})
 		})
@@ -74,6 +82,9 @@ func TestADeletionThatNobodyJudgedIsNotSent(t *testing.T) {
 		}
 		if _, err := w.node(fleet[0].Name); err != nil {
 			t.Error(err)
+		}
+		if _, is := w.machines.isGivenUp(fleet[0].Name); is {
+			t.Error("the Node is given up")
 		}
 	})
 }
