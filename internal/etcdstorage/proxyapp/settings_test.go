@@ -4,15 +4,20 @@
 package proxyapp
 
 import (
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mooring-dev/mooring/internal/testkit/must"
 	"github.com/spf13/pflag"
+
+	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // usual are flags that are fine as far as they can be judged without looking at files.
@@ -37,6 +42,23 @@ func with(changes map[string]string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// What people read of the default budget is the default.
+func TestTheDefaultBudgetIsWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"api/etcd/v1alpha1/etcdstorage_types.go":    fmt.Sprintf("Absent: %d.", defaultUnits),
+		"internal/plugin/etcd/capacity.go":          fmt.Sprintf("(%d if absent)", defaultUnits),
+		"docs/guides/etcd-storage.md":               fmt.Sprintf("The default budget of a tenant, %d units a second,", defaultUnits),
+		"docs/components/etcd-storage-proxy.md":     fmt.Sprintf("With the defaults of %d units and %d places", defaultUnits, defaultInFlight),
+		"internal/etcdstorage/operator/workload.go": fmt.Sprintf("seatsAtDefault = %d", defaultInFlight),
+	} {
+		content := must.Get(os.ReadFile(filepath.Join(testkit.Root(t), file))).Or(t)
+		if !strings.Contains(string(content), want) {
+			t.Errorf("%s lacks %q", file, want)
+		}
+	}
 }
 
 // Each mistake in the flags is one sentence, which says what to write instead. People and manuals know them: they change on purpose only.
