@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -32,14 +33,13 @@ type Row struct {
 	HasNode bool `json:"hasNode"`
 }
 
-// SettleTime is how old a Node must be before it is missed on other sides: one side after the other knows a machine that joins.
+// SettleTime is how old a Node must be before it is missed on other sides: one side after the other knows a machine
+// that joins.
 const SettleTime = 2 * time.Minute
 
-// goneTime is for how long the Node of a droplet that is gone may stay: its cloud controller needs proof, and deletes it then.
+// goneTime is for how long the Node of a droplet that is gone may stay: its cloud controller needs proof, and deletes
+// it then.
 const goneTime = 5 * time.Minute
-
-// BalancerGrace is how long a Service may be without an address, because DigitalOcean takes some minutes to make a load balancer, before a person has to look.
-const BalancerGrace = 5 * time.Minute
 
 // repairs is who ends a contradiction between a topology and its Nodes.
 const repairs = "calico-route-reflector-operator repairs it if it works: kubectl mooring doctor controllers"
@@ -183,14 +183,8 @@ func (r *Row) finish(compared bool) {
 		return a.State == b.State &&
 			a.What == b.What
 	})
-	switch {
-	case len(r.Findings) > 0:
-		r.Verdict = r.Findings[0].State
-	case r.HasNode && !compared:
-		r.Verdict = finding.OneSide
-	default:
-		r.Verdict = finding.Agree
-	}
+	r.Verdict = finding.WorstOf(r.Findings,
+		map[bool]finding.State{true: finding.OneSide, false: finding.Agree}[r.HasNode && !compared])
 }
 
 // settled reports whether a Node is old enough to be missed elsewhere.
@@ -230,7 +224,7 @@ func (j *judge) life(n *Node, row *Row) {
 			"no kubelet has reported the status of the Node")
 	case j.droplets[n.Name].Off:
 		row.add(finding.Down, n.ReadySince, "switch the droplet on, or delete it: its Node is then deleted",
-			"droplet %d is switched off", j.droplets[n.Name].ID)
+			"droplet %d is switched off", j.droplets[n.Name].Droplet)
 	case n.Ready == "False":
 		row.add(finding.Down, n.ReadySince, "see the Node's condition Ready: kubectl describe node "+n.Name,
 			"the Node is NotReady")
@@ -241,7 +235,9 @@ func (j *judge) life(n *Node, row *Row) {
 }
 
 // gone reports proof that the Node's droplet no longer exists.
-func (j *judge) gone(n *Node) bool { return j.Cloud.Read() && j.droplets[n.Name].Existence == Gone }
+func (j *judge) gone(n *Node) bool {
+	return j.Cloud.Read() && j.droplets[n.Name].Existence == instance.Gone
+}
 
 // droplet compares a Node with the cloud.
 func (j *judge) droplet(n *Node, row *Row) {
@@ -252,8 +248,8 @@ func (j *judge) droplet(n *Node, row *Row) {
 	j.sameID(n, row)
 	d, judged := j.droplets[n.Name]
 	name := n.ProviderID
-	if d.ID != 0 {
-		name = fmt.Sprintf("droplet %d", d.ID)
+	if d.Droplet != 0 {
+		name = fmt.Sprintf("droplet %d", d.Droplet)
 	}
 	if j.Cloud.Read() {
 		j.compared[n.Name] = true
@@ -264,11 +260,11 @@ func (j *judge) droplet(n *Node, row *Row) {
 	case j.Cloud.Problem != "":
 		row.Droplet = cmp.Or(n.ProviderID, "no ID") + ", " + unknown
 		row.add(finding.Unknown, time.Time{}, CloudNext, "the cloud could not be read: %s", j.Cloud.Problem)
-	case !judged || d.Existence == Uncertain:
+	case !judged || d.Existence == instance.Unknown:
 		row.Droplet = cmp.Or(name, "no ID") + ", " + unknown
 		row.add(finding.Unknown, time.Time{}, "run this again in a minute, with a token of the cluster's account",
 			"%s", cmp.Or(d.Message, "its droplet is unknown"))
-	case d.Existence == Gone:
+	case d.Existence == instance.Gone:
 		row.Droplet = name + ", gone"
 		j.leaves(n, row, name)
 	case d.Off:
@@ -283,8 +279,8 @@ func (j *judge) droplet(n *Node, row *Row) {
 	}
 }
 
-// leaves judges the Node of a droplet that is gone. Its cloud controller deletes it as soon as it has proof; a Node that is drained, or that
-// is NotReady for a short time only, is not a contradiction.
+// leaves judges the Node of a droplet that is gone. Its cloud controller deletes it as soon as it has proof; a Node
+// that is drained, or that is NotReady for a short time only, is not a contradiction.
 func (j *judge) leaves(n *Node, row *Row, droplet string) {
 	since := n.ReadySince
 	if n.Ready == "True" {
@@ -302,7 +298,8 @@ func (j *judge) leaves(n *Node, row *Row, droplet string) {
 	row.add(finding.Disagree, since, next, "%s is gone, and its Node still exists", droplet)
 }
 
-// missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about which a person can do next.
+// missing judges what a Node does not have yet: while it is new that is settling, later it is a contradiction, about
+// which a person can do next.
 func (j *judge) missing(n *Node, row *Row, next, what string) {
 	if j.settled(n) {
 		row.add(finding.Disagree, n.Created, next, "%s", what)
@@ -485,7 +482,8 @@ func (r Reflector) text() string {
 	return text
 }
 
-// labels compares what is written on a Node with what topologies list; with the kubernetes datastore alone, since else it is not written there.
+// labels compares what is written on a Node with what topologies list; with the kubernetes datastore alone, since else
+// it is not written there.
 func (j *judge) labels(n *Node) {
 	row, listed := j.row(n.Name), false
 	for _, r := range j.listed[n.Name] {

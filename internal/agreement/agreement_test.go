@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/agreement"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -57,7 +58,7 @@ func node(name string, id int) agreement.Node {
 }
 
 func droplet(node string, id int) agreement.Droplet {
-	return agreement.Droplet{Node: node, ID: id, Existence: agreement.Exists}
+	return agreement.Droplet{Verdict: instance.Verdict{Node: node, Droplet: id, Existence: instance.Exists}}
 }
 
 // healthy is three machines, of which the first is a reflector.
@@ -121,17 +122,17 @@ func TestDisagreements(t *testing.T) {
 		"all well":    {healthy, func(*agreement.World) {}, "n1", "agree"},
 		"all well, 2": {etcd, func(*agreement.World) {}, "n1", "agree"},
 		"a droplet that is gone": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence = agreement.Gone
+			w.Cloud.Droplets[1].Existence = instance.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(12*time.Minute)
 		}, "n2", "disagree\ndisagree: droplet 2 is gone, and its Node still exists @12m0s > check whether digitalocean-cloud-controller-manager runs, which deletes such Nodes: kubectl mooring status"},
-		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = agreement.Gone }, "n2",
+		"gone while Ready": {healthy, func(w *agreement.World) { w.Cloud.Droplets[1].Existence = instance.Gone }, "n2",
 			"disagree\ndisagree: droplet 2 is gone, and its Node still exists > wait a minute: its Node becomes NotReady, and is deleted then; if it stays Ready, another machine reports under its name"},
 		"gone a minute ago": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence = agreement.Gone
+			w.Cloud.Droplets[1].Existence = instance.Gone
 			w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", before(time.Minute)
 		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node still exists @1m0s > the cloud controller manager deletes the Node when that is proven"},
 		"gone, drained and still Ready": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence, w.Nodes[1].Leaving = agreement.Gone, true
+			w.Cloud.Droplets[1].Existence, w.Nodes[1].Leaving = instance.Gone, true
 		}, "n2", "settling\nsettling: droplet 2 is gone, and its Node still exists > the cloud controller manager deletes the Node when that is proven"},
 		"NotReady": {healthy, func(w *agreement.World) { w.Nodes[1].Ready, w.Nodes[1].ReadySince = "False", before(time.Minute) }, "n2",
 			"down\ndown: the Node is NotReady @1m0s > see the Node's condition Ready: kubectl describe node n2"},
@@ -148,7 +149,7 @@ func TestDisagreements(t *testing.T) {
 			w.Cloud, w.Calico = agreement.Cloud{Side: finding.Side{NotAsked: "x"}}, agreement.Calico{Side: finding.Side{NotAsked: "x"}}
 		}, "n2", "one-side"},
 		"a droplet nobody knows of": {healthy, func(w *agreement.World) {
-			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = agreement.Uncertain, "it was not queried for by ID"
+			w.Cloud.Droplets[1].Existence, w.Cloud.Droplets[1].Message = instance.Unknown, "it was not queried for by ID"
 		}, "n2", "unknown\nunknown: it was not queried for by ID > run this again in a minute, with a token of the cluster's account"},
 		"a Node without a verdict": {healthy, func(w *agreement.World) { w.Cloud.Droplets = w.Cloud.Droplets[:1] }, "n2",
 			"unknown\nunknown: its droplet is unknown > run this again in a minute, with a token of the cluster's account"},
@@ -251,8 +252,8 @@ func mixed() agreement.World {
 	for i := 4; i <= 7; i++ {
 		w.Nodes, w.Cloud.Droplets = append(w.Nodes, node(fmt.Sprintf("worker-pool-%d", i), i)), append(w.Cloud.Droplets, droplet(fmt.Sprintf("worker-pool-%d", i), i))
 	}
-	w.Cloud.Droplets[3].Existence, w.Nodes[3].Ready, w.Nodes[3].ReadySince = agreement.Gone, "Unknown", before(12*time.Minute)
-	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = agreement.Uncertain, "droplet 5 is not in the list, and reading it failed: 500 Internal Server Error from DigitalOcean"
+	w.Cloud.Droplets[3].Existence, w.Nodes[3].Ready, w.Nodes[3].ReadySince = instance.Gone, "Unknown", before(12*time.Minute)
+	w.Cloud.Droplets[4].Existence, w.Cloud.Droplets[4].Message = instance.Unknown, "droplet 5 is not in the list, and reading it failed: 500 Internal Server Error from DigitalOcean"
 	w.Nodes[5].Address, w.Nodes[5].Created, w.Nodes[5].Ready = "", before(10*24*time.Hour), "False"
 	w.Nodes[6].Created, w.Nodes[6].Address = before(time.Minute), ""
 	w.Nodes[4].Deleting = true
@@ -331,10 +332,10 @@ func worlds() *rapid.Generator[agreement.World] {
 			made.Uninitialized = rapid.Bool().Draw(t, "taint")
 			made.Address = rapid.SampledFrom([]string{"", "10.0.0.1"}).Draw(t, "address")
 			w.Nodes = append(w.Nodes, made)
-			w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{
-				Node: n, ID: rapid.IntRange(1, 4).Draw(t, "droplet"), Off: rapid.Bool().Draw(t, "off"),
-				Existence: rapid.SampledFrom([]agreement.Existence{agreement.Exists, agreement.Gone, agreement.Uncertain}).Draw(t, "existence"),
-			})
+			w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{Off: rapid.Bool().Draw(t, "off"), Verdict: instance.Verdict{
+				Node: n, Droplet: rapid.IntRange(1, 4).Draw(t, "droplet"),
+				Existence: rapid.SampledFrom([]instance.Existence{instance.Exists, instance.Gone, instance.Unknown}).Draw(t, "existence"),
+			}})
 		}
 		// A side that was not read may have part of what there is all the same.
 		for _, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "calico nodes") {
@@ -377,7 +378,7 @@ func TestNoEvidenceFromSidesThatWereNotRead(t *testing.T) {
 		rows := agreement.Rows(w)
 		gone := map[string]bool{}
 		for _, d := range w.Cloud.Droplets {
-			gone[d.Node] = d.Existence == agreement.Gone && w.Cloud.Side == (finding.Side{})
+			gone[d.Node] = d.Existence == instance.Gone && w.Cloud.Side == (finding.Side{})
 		}
 		seen := map[string]int{}
 		for _, r := range rows {

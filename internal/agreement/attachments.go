@@ -6,23 +6,25 @@ package agreement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/assumed"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
-// mostAttached is how many volumes a droplet can have at DigitalOcean.
-const mostAttached = 7
-
-// Volumes is what each side has attached to the machines. It belongs to the droplets that were read with it, and stands as long as they do.
+// Volumes is what each side has attached to the machines. It belongs to the droplets that were read with it, and stands
+// as long as they do.
 type Volumes struct {
 	finding.Side
 	// Nodes has an entry for each Node that has volumes on any side, or the driver.
 	Nodes []NodeVolumes
-	// Names are the PersistentVolumes' names by the IDs of their volumes.
-	Names map[string]string
+	// IDs are those of the volumes by the names of their PersistentVolumes.
+	IDs map[string]string
 }
 
 // NodeVolumes is what is attached to one machine.
@@ -31,26 +33,16 @@ type NodeVolumes struct {
 	// Cloud are the IDs that DigitalOcean has attached to its droplet; Unseen reports that the token may not see them.
 	Cloud  []string
 	Unseen bool
-	// Attachments are Kubernetes'.
-	Attachments []Attachment
+	// Attachments are Kubernetes', those of PersistentVolumes that Volumes.IDs does not have among them.
+	Attachments []volumes.Attachment
 	// Limit is how many volumes the scheduler may place there (CSINode), 0 if the driver is not registered or names none.
 	Limit int
-}
-
-// Attachment is a VolumeAttachment of the driver.
-type Attachment struct {
-	// ID is the volume's, or the name of its PersistentVolume if Volumes.Names does not have that.
-	ID string
-	// Attached is Kubernetes' word before DigitalOcean was queried, Changing reports that it was another one before than after, or is about to be.
-	Attached, Changing bool
-	// Problem is what the driver's last attempt to attach or detach it came to, if that failed.
-	Problem string
 }
 
 // attachments compares the volumes of a Node's machine.
 func (j *judge) attachments(n *Node, row *Row) {
 	at := slices.IndexFunc(j.Cloud.Volumes.Nodes, func(v NodeVolumes) bool { return v.Node == n.Name })
-	if at < 0 || !j.Cloud.Read() || j.droplets[n.Name].Existence != Exists {
+	if at < 0 || !j.Cloud.Read() || j.droplets[n.Name].Existence != instance.Exists {
 		return
 	}
 	v := j.Cloud.Volumes.Nodes[at]
@@ -77,43 +69,46 @@ func (j *judge) attachments(n *Node, row *Row) {
 
 // attached compares one machine's volumes one by one.
 func (j *judge) attached(v NodeVolumes, row *Row) {
-	by := map[string]Attachment{}
-	var changing, missing, unknown, stuck []string
+	var changing, missing, unknown, stuck listed
 	foreign, strange := 0, false
-	for _, a := range v.Attachments {
-		by[a.ID] = a
-		strange = strange || j.Cloud.Volumes.Names[a.ID] == ""
-		switch there := slices.Contains(v.Cloud, a.ID); {
-		case a.Problem != "":
-			stuck = append(stuck, j.volume(a.ID)+": "+a.Problem)
-		case a.Changing || !a.Attached:
-			changing = append(changing, j.volume(a.ID))
-		case !there:
-			missing = append(missing, j.volume(a.ID))
-		}
+	names := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(j.Cloud.Volumes.IDs)) {
+		names[j.Cloud.Volumes.IDs[name]] = name
 	}
 	for _, id := range v.Cloud {
-		switch _, noted := by[id]; {
-		case noted:
-		case j.Cloud.Volumes.Names[id] != "":
-			unknown = append(unknown, j.volume(id))
-		default:
+		switch noted := func(a volumes.Attachment) bool { return j.Cloud.Volumes.IDs[a.Volume] == id }; {
+		case names[id] == "":
 			foreign++
+		case !slices.ContainsFunc(v.Attachments, noted):
+			unknown.add(names[id], finding.Verdict{})
+		}
+	}
+	for _, a := range v.Attachments {
+		id := j.Cloud.Volumes.IDs[a.Volume]
+		strange = strange || id == ""
+		switch f := a.Judge(j.Now); {
+		case f.State == finding.Disagree:
+			stuck.add(a.Volume+": "+f.What, f)
+		case f.State == finding.Settling:
+			changing.add(a.Volume, f)
+		case !slices.Contains(v.Cloud, cmp.Or(id, a.Volume)):
+			missing.add(a.Volume, f)
 		}
 	}
 	const next = "kubectl mooring volumes"
 	for _, found := range []struct {
 		state      finding.State
 		next, what string
-		volumes    []string
+		listed
 	}{
-		{finding.Disagree, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment)", unknown},
+		{finding.Disagree, next, "DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment)",
+			unknown},
 		{finding.Disagree, next, "Kubernetes calls volumes attached to it that DigitalOcean has not attached", missing},
 		{finding.Disagree, next, "volumes that the driver could not attach or detach", stuck},
 		{finding.Settling, "the driver attaches and detaches them", "volumes are being attached or detached", changing},
 	} {
-		if len(found.volumes) > 0 {
-			row.add(found.state, time.Time{}, found.next, "%s: %s", found.what, finding.Some(found.volumes, 3))
+		if len(found.names) > 0 {
+			row.add(found.state, found.since, found.next, "%s: %s", found.what, finding.Some(found.names, 3))
 		}
 	}
 	if !strange {
@@ -121,15 +116,26 @@ func (j *judge) attached(v NodeVolumes, row *Row) {
 	}
 }
 
-// room compares how many volumes of Kubernetes there is room for beside foreign ones with what the scheduler knows, which is never less than 1.
+// listed are volumes with one verdict, and since when the first has it, the zero time if that is not known.
+type listed struct {
+	names []string
+	since time.Time
+}
+
+func (l *listed) add(name string, v finding.Verdict) {
+	l.names = append(l.names, name)
+	if v.Since != nil && (l.since.IsZero() || v.Since.Before(l.since)) {
+		l.since = *v.Since
+	}
+}
+
+// room compares how many volumes of Kubernetes there is room for beside foreign ones with what the scheduler knows,
+// which is never less than 1.
 func room(v NodeVolumes, foreign int, row *Row) {
-	if left := max(1, mostAttached-foreign); v.Limit > left && v.Limit <= mostAttached {
+	if left := max(1, assumed.VolumesPerDroplet-foreign); v.Limit > left && v.Limit <= assumed.VolumesPerDroplet {
 		row.add(finding.Disagree, time.Time{},
 			"detach those that nobody needs, then delete the volume driver's node plugin Pod there: when it starts it counts again those that are not named pvc-...",
 			"%s that no PersistentVolume has, so that there is room for %d of Kubernetes', and its CSINode says %d",
 			prose.Plural(foreign, "volume"), left, v.Limit)
 	}
 }
-
-// volume is a volume for people: its PersistentVolume's name, if it has one.
-func (j *judge) volume(id string) string { return cmp.Or(j.Cloud.Volumes.Names[id], id) }

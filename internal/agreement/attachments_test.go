@@ -4,7 +4,9 @@
 package agreement_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -12,15 +14,16 @@ import (
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
+	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
 // withVolumes is healthy machines, of which n1 has the volumes a and b of Kubernetes.
 func withVolumes() agreement.World {
 	w := healthy()
 	w.Cloud.Volumes = agreement.Volumes{
-		Names: map[string]string{"a": "pvc-a", "b": "pvc-b", "c": "pvc-c"},
+		IDs: map[string]string{"pvc-a": "a", "pvc-b": "b", "pvc-c": "c"},
 		Nodes: []agreement.NodeVolumes{
-			{Node: "n1", Limit: 7, Cloud: []string{"b", "a"}, Attachments: []agreement.Attachment{{ID: "a", Attached: true}, {ID: "b", Attached: true}}}, {Node: "n2", Cloud: []string{}},
+			{Node: "n1", Limit: 15, Cloud: []string{"b", "a"}, Attachments: []volumes.Attachment{{Volume: "pvc-a", Attached: true}, {Volume: "pvc-b", Attached: true}}}, {Node: "n2", Cloud: []string{}},
 		},
 	}
 	return w
@@ -38,57 +41,57 @@ func TestAttachments(t *testing.T) {
 		want   string
 		count  string
 	}{
-		"all well":       {func(*agreement.Volumes, *agreement.NodeVolumes) {}, "agree", "2 of 7"},
+		"all well":       {func(*agreement.Volumes, *agreement.NodeVolumes) {}, "agree", "2 of 15"},
 		"without driver": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Limit = 0 }, "agree", "2"},
 		"Kubernetes lacks one": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = append(n.Cloud, "c") },
-			"disagree\ndisagree: DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-c > kubectl mooring volumes", "3 of 7",
+			"disagree\ndisagree: DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-c > kubectl mooring volumes", "3 of 15",
 		},
 		"DigitalOcean lacks one": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = n.Cloud[:1] },
-			"disagree\ndisagree: Kubernetes calls volumes attached to it that DigitalOcean has not attached: pvc-a > kubectl mooring volumes", "1 of 7",
+			"disagree\ndisagree: Kubernetes calls volumes attached to it that DigitalOcean has not attached: pvc-a > kubectl mooring volumes", "1 of 15",
 		},
 		"being attached": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Cloud, n.Attachments[0].Attached = n.Cloud[:1], false
-			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 7",
+			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 15",
 		},
 		"cannot be attached": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Cloud, n.Attachments[0].Attached, n.Attachments[0].Problem = n.Cloud[:1], false, "it cannot be attached: 422"
-			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be attached: 422 > kubectl mooring volumes", "1 of 7",
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be attached: 422 > kubectl mooring volumes", "1 of 15",
 		},
 		"cannot be detached": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Attachments[0].Changing, n.Attachments[0].Problem = true, "it cannot be detached: 500"
-			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be detached: 500 > kubectl mooring volumes", "2 of 7",
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it cannot be detached: 500 > kubectl mooring volumes", "2 of 15",
 		},
 		"being detached": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Cloud, n.Attachments[0].Changing = n.Cloud[:1], true
-			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 7",
+			}, "settling\nsettling: volumes are being attached or detached: pvc-a > the driver attaches and detaches them", "1 of 15",
 		},
 		"by hand": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud = append(n.Cloud, "x", "y") },
-			"disagree\ndisagree: 2 volumes that no PersistentVolume has, so that there is room for 5 of Kubernetes', and its CSINode says 7 > " + countAgain, "4 of 7",
+			"disagree\ndisagree: 2 volumes that no PersistentVolume has, so that there is room for 13 of Kubernetes', and its CSINode says 15 > " + countAgain, "4 of 15",
 		},
 		"room for none": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
 				n.Cloud, n.Attachments = []string{"1", "2", "3", "4", "5", "6", "7"}, nil
 			},
-			"disagree\ndisagree: 7 volumes that no PersistentVolume has, so that there is room for 1 of Kubernetes', and its CSINode says 7 > " + countAgain, "7 of 7",
+			"disagree\ndisagree: 7 volumes that no PersistentVolume has, so that there is room for 8 of Kubernetes', and its CSINode says 15 > " + countAgain, "7 of 15",
 		},
 		"room for none, and the driver says the least that it can": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
-				n.Cloud, n.Attachments, n.Limit = []string{"1", "2", "3", "4", "5", "6", "7"}, nil, 1
-			}, "agree", "7 of 1",
+				n.Cloud, n.Attachments, n.Limit = strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15"), nil, 1
+			}, "agree", "15 of 1",
 		},
-		"by hand, and counted": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 6 }, "agree", "3 of 6"},
-		"one more than 7":      {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 15 }, "agree", "3 of 15"},
+		"by hand, and counted":  {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x"), 6 }, "agree", "3 of 6"},
+		"a limit of the user's": {func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Limit = append(n.Cloud, "x", "y"), 7 }, "agree", "4 of 7"},
 		"a PersistentVolume that has just come is not by hand": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
-				n.Cloud, n.Attachments = append(n.Cloud, "new"), append(n.Attachments, agreement.Attachment{ID: "pvc-new", Changing: true})
-			}, "settling\nsettling: volumes are being attached or detached: pvc-new > the driver attaches and detaches them", "3 of 7",
+				n.Cloud, n.Attachments = append(n.Cloud, "new"), append(n.Attachments, volumes.Attachment{Volume: "pvc-new", Changing: true})
+			}, "settling\nsettling: volumes are being attached or detached: pvc-new > the driver attaches and detaches them", "3 of 15",
 		},
 		"not queried": {func(v *agreement.Volumes, n *agreement.NodeVolumes) { v.NotAsked, n.Cloud = "no driver", nil }, "agree", ""},
 		"forbidden": {
@@ -98,6 +101,19 @@ func TestAttachments(t *testing.T) {
 		"a token without the scope": {
 			func(_ *agreement.Volumes, n *agreement.NodeVolumes) { n.Cloud, n.Unseen = nil, true },
 			"unknown\nunknown: it has volumes, and the token may not see what DigitalOcean has attached (scope block_storage:read)", "",
+		},
+		"still being attached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Cloud, n.Attachments[0].Attached, n.Attachments[0].Since = n.Cloud[:1], false, now().Add(-11*time.Minute)
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-a: it is still not attached @11m0s > kubectl mooring volumes", "1 of 15",
+		},
+		"still being detached": {
+			func(_ *agreement.Volumes, n *agreement.NodeVolumes) {
+				n.Attachments[1].Deleting, n.Attachments[1].Since = true, now().Add(-time.Hour)
+			}, "disagree\ndisagree: volumes that the driver could not attach or detach: pvc-b: it is still not detached @1h0m0s > kubectl mooring volumes", "2 of 15",
+		},
+		"two PersistentVolumes of one volume": {
+			func(v *agreement.Volumes, _ *agreement.NodeVolumes) { v.IDs["pvc-again"] = "a" }, "agree", "2 of 15",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,6 +135,14 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
+// volumeOf is the PersistentVolume of a volume, or a name that no PersistentVolume has.
+func volumeOf(id string) string {
+	if strings.Contains("abc", id) {
+		return "pvc-" + id
+	}
+	return id
+}
+
 // Whatever is attached: the order changes nothing, and sides that have the same agree.
 func TestAnyAttachments(t *testing.T) {
 	t.Parallel()
@@ -128,7 +152,7 @@ func TestAnyAttachments(t *testing.T) {
 		n := &w.Cloud.Volumes.Nodes[0]
 		n.Cloud, n.Attachments, n.Limit = ids.Draw(t, "cloud"), nil, rapid.IntRange(0, 9).Draw(t, "limit")
 		for _, id := range ids.Draw(t, "kubernetes") {
-			n.Attachments = append(n.Attachments, agreement.Attachment{ID: id, Attached: rapid.Bool().Draw(t, "attached"), Changing: rapid.Bool().Draw(t, "changing")})
+			n.Attachments = append(n.Attachments, volumes.Attachment{Volume: volumeOf(id), Attached: rapid.Bool().Draw(t, "attached"), Changing: rapid.Bool().Draw(t, "changing")})
 		}
 		rows := agreement.Rows(w)
 		reversed := w
@@ -144,7 +168,7 @@ func TestAnyAttachments(t *testing.T) {
 		}
 		n.Attachments = nil
 		for _, id := range n.Cloud {
-			n.Attachments = append(n.Attachments, agreement.Attachment{ID: id, Attached: true})
+			n.Attachments = append(n.Attachments, volumes.Attachment{Volume: volumeOf(id), Attached: true})
 		}
 		for _, r := range agreement.Rows(w) {
 			if r.Verdict != finding.Agree {

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
-// World is what each side said. The order of its lists does not matter. Kubernetes' Nodes have been read wholly: without them there is nothing
-// to compare with.
+// World is what each side said. The order of its lists does not matter. Kubernetes' Nodes have been read wholly:
+// without them there is nothing to compare with.
 type World struct {
-	// Unwatched is why nobody makes a Node NotReady whose kubelet no longer reports, "" if somebody does as far as is known.
+	// Unwatched is why nobody makes a Node NotReady whose kubelet no longer reports, "" if somebody does as far as is
+	// known.
 	Unwatched  string
 	Now        time.Time
 	Nodes      []Node
@@ -25,7 +27,8 @@ type World struct {
 	CleanUps []CleanUp
 }
 
-// CleanUp is what calico-node-sync does about one machine that it finds in Calico's datastore without a Kubernetes Node.
+// CleanUp is what calico-node-sync does about one machine that it finds in Calico's datastore without a Kubernetes
+// Node.
 type CleanUp struct {
 	Machine string
 	// Pending reports that it removes the rest by itself. Otherwise a guard or a person's mark holds it back.
@@ -38,16 +41,19 @@ type CleanUp struct {
 type Node struct {
 	Name, ProviderID string
 	Created          time.Time
-	// Ready is the status of the condition of that name: True, False or Unknown; "" if there is none. ReadySince is when it last changed.
+	// Ready is the status of the condition of that name: True, False or Unknown; "" if there is none. ReadySince is when
+	// it last changed.
 	Ready      string
 	ReadySince time.Time
-	// Deleting reports a deletion timestamp, Leaving that somebody drains the Node: it is cordoned, or an autoscaler's taint is on it.
+	// Deleting reports a deletion timestamp, Leaving that somebody drains the Node: it is cordoned, or an autoscaler's
+	// taint is on it.
 	Deleting, Leaving bool
 	// DeletedAt is when its deletion was requested, if it is being deleted.
 	DeletedAt time.Time
 	// Uninitialized reports the taint of a Node that waits for its cloud controller.
 	Uninitialized bool
-	// Address is what calico-node has written on the Node, ClusterID the route reflector cluster ID there; both with the kubernetes datastore alone.
+	// Address is what calico-node has written on the Node, ClusterID the route reflector cluster ID there; both with the
+	// kubernetes datastore alone.
 	Address, ClusterID string
 	// Reflector is the topology that the Node's label names, "" for none.
 	Reflector string
@@ -60,24 +66,9 @@ type Cloud struct {
 	Volumes  Volumes
 }
 
-// Existence is what is known of a droplet.
-type Existence string
-
-// What may be known. Gone needs proof: a complete list without it, and a response by ID, both from the account of the cluster.
-const (
-	Exists    Existence = "exists"
-	Gone      Existence = "gone"
-	Uncertain Existence = "unknown"
-)
-
 // Droplet is the verdict on the droplet of one Node.
 type Droplet struct {
-	Node string
-	// ID is 0 if the Node names none.
-	ID        int
-	Existence Existence
-	// Message says why it is not known.
-	Message string
+	instance.Verdict
 	// Off reports that it is switched off.
 	Off bool
 }
@@ -85,7 +76,8 @@ type Droplet struct {
 // Calico is what Calico's datastore holds.
 type Calico struct {
 	finding.Side
-	// OnNodes reports that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are hosts that hold addresses.
+	// OnNodes reports that the datastore is kubernetes: a Calico Node is the Kubernetes Node there, and Nodes below are
+	// hosts that hold addresses.
 	OnNodes bool
 	Nodes   []CalicoNode
 	// Unreadable are the names of Calico Nodes that there are and that cannot be parsed.
@@ -125,7 +117,8 @@ func (w World) Sides() []finding.Side {
 	return sides
 }
 
-// Only returns the rows of the machines with these names, all without any. It is an error that names a machine that no side knows.
+// Only returns the rows of the machines with these names, all without any. It is an error that names a machine that no
+// side knows.
 func Only(rows []Row, names []string) ([]Row, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Machine == name }) {

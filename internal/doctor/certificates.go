@@ -16,18 +16,19 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Anyone who renews by himself does
-// so after two thirds of it (cert-manager, etcd-storage-operator), so that he is late then.
+// notice is how long before its end a certificate is a warning; for a short one it is a sixth of its life. Automatic
+// renewal happens after two thirds of it (cert-manager), so that it is late then. Certificates of EtcdStorages, of
+// which the operator's periods are known, are judged by package tenants.
 const notice = 14 * 24 * time.Hour
 
 // CertificateEvidence is what was read of certificates. All of it is public.
 type CertificateEvidence struct {
 	Now     time.Time
 	Bundles []Bundle
-	Ends    []End
 	// Unread are the sides that could not be read.
 	Unread []finding.Side
-	// Closed is how many Secrets with certificates were not opened, as nobody asked for it; ClosedProblem is why even that is not known.
+	// Closed is how many Secrets with certificates were not opened, as nobody asked for it; ClosedProblem is why even that
+	// is not known.
 	Closed        int
 	ClosedProblem string
 }
@@ -37,49 +38,43 @@ type Bundle struct {
 	// Where names the object, and its part.
 	Where string
 	PEM   []byte
-	// Leaf reports that the first certificate is one that is shown to others, with those that sign it behind. Otherwise all are authorities
-	// that are trusted: one that has ended does no harm alongside its successor.
+	// Leaf reports that the first certificate is one that is shown to others, with those that sign it behind. Otherwise
+	// all are authorities that are trusted: one that has ended does no harm alongside its successor.
 	Leaf bool
 	// Problem is why it cannot be used, "" if it can as far as is known without its certificates.
 	Problem string
 }
 
-// End is when a certificate ends of which nothing else is known.
-type End struct {
-	Where, What string
-	At          time.Time
-	// Lasts is for how long it was made; 0 if nobody knows.
-	Lasts time.Duration
+// end is when a certificate ends, and for how long it was made.
+type end struct {
+	where, what string
+	at          time.Time
+	lasts       time.Duration
 }
 
-// Certificates judges which certificates have ended, or end soon. The name of the check stands in JSON and MUST NOT change.
+// Certificates judges which certificates have ended, or end soon. The name of the check stands in JSON and MUST NOT
+// change.
 func Certificates(e CertificateEvidence) []finding.Finding {
 	return finding.Make([]finding.Check[CertificateEvidence]{{Name: "certificates", Find: certificates}}, e)
 }
 
-func certificates(e CertificateEvidence) []finding.Finding {
-	var out []finding.Finding
-	var well []End
+func certificates(e CertificateEvidence) (out []finding.Finding) {
+	var well []end
 	for _, b := range e.Bundles {
-		end, found := b.judge(e.Now)
+		ends, found := b.judge(e.Now)
 		if found.What == "" || found.Severity == finding.Note {
-			well = append(well, end)
+			well = append(well, ends)
 		}
-		out = append(out, found)
-	}
-	for _, end := range e.Ends {
-		found := end.judge(e.Now)
-		if found.What == "" {
-			well = append(well, end)
+		if found.What != "" {
+			out = append(out, found)
 		}
-		out = append(out, found)
 	}
-	out = slices.DeleteFunc(out, func(f finding.Finding) bool { return f.What == "" })
 	if len(well) > 0 {
-		first := slices.MinFunc(well, func(a, b End) int {
-			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Where, b.Where), cmp.Compare(a.What, b.What))
+		first := slices.MinFunc(well, func(a, b end) int {
+			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.where, b.where), cmp.Compare(a.what, b.what))
 		})
-		out = append(out, finding.OK.Say("%s not about to expire; the first is %s of %s, on %s", prose.Are(len(well), "certificate"), first.What, first.Where, day(first.At)).At(first.Where))
+		out = append(out, finding.OK.Say("%s not about to expire; the first is %s of %s, on %s",
+			prose.Are(len(well), "certificate"), first.what, first.where, day(first.at)).At(first.where))
 	}
 	return append(out, e.unread()...)
 }
@@ -92,15 +87,16 @@ func (e CertificateEvidence) unread() []finding.Finding {
 	case e.ClosedProblem != "":
 		out = append(out, finding.Note.Say("not read: %s: %s", secrets, e.ClosedProblem).At(secrets))
 	case e.Closed > 0:
-		out = append(out, finding.Note.Say("not read: %s of type kubernetes.io/tls", prose.Plural(e.Closed, "Secret")).At(secrets).
-			Because("they contain serving certificates").
-			Advise("with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed"))
+		out = append(out,
+			finding.Note.Say("not read: %s of type kubernetes.io/tls", prose.Plural(e.Closed, "Secret")).At(secrets).
+				Because("they contain serving certificates").
+				Advise("with --secrets their tls.crt is read; the API server also sends their keys, which are neither read nor printed"))
 	}
 	return out
 }
 
-// judge finds what is wrong with a bundle. end is the certificate that decides it.
-func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
+// judge finds what is wrong with a bundle. ends is when the certificate does that decides it.
+func (b Bundle) judge(now time.Time) (ends end, found finding.Finding) {
 	problem := func(what, do string) finding.Finding {
 		return finding.Problem.Say("%s %s", b.Where, what).At(b.Where).
 			Because("every client that needs it refuses the connection").Advise(do)
@@ -108,23 +104,24 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 	all, err := parse(b.PEM)
 	switch {
 	case b.Problem != "":
-		return End{}, problem("cannot be used: "+b.Problem, "put a valid certificate there")
+		return end{}, problem("cannot be used: "+b.Problem, "put a valid certificate there")
 	case err != nil:
-		return End{}, problem("has a certificate that cannot be read: "+err.Error(), "write it again, as PEM")
+		return end{}, problem("has a certificate that cannot be read: "+err.Error(), "write it again, as PEM")
 	case len(all) == 0:
-		return End{}, problem("has no certificate where one is expected", "write it again, as PEM")
+		return end{}, problem("has no certificate where one is expected", "write it again, as PEM")
 	}
 	deciding := all[0]
 	if !b.Leaf {
 		deciding = slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	}
 	name := cmp.Or(deciding.Subject.String(), "a certificate without a name")
-	end = End{Where: b.Where, What: name, At: deciding.NotAfter, Lasts: deciding.NotAfter.Sub(deciding.NotBefore)}
+	ends = end{b.Where, name, deciding.NotAfter, deciding.NotAfter.Sub(deciding.NotBefore)}
 	if now.Before(deciding.NotBefore) {
-		return end, problem(fmt.Sprintf("has %s, which is not valid before %s", name, deciding.NotBefore.UTC().Format(time.RFC3339)), "check the clocks")
+		from := deciding.NotBefore.UTC().Format(time.RFC3339)
+		return ends, problem(fmt.Sprintf("has %s, which is not valid before %s", name, from), "check the clocks")
 	}
-	if found = end.judge(now); found.What != "" {
-		return end, found
+	if found = ends.judge(now); found.What != "" {
+		return ends, found
 	}
 	ended := 0
 	for _, c := range all {
@@ -133,9 +130,10 @@ func (b Bundle) judge(now time.Time) (end End, found finding.Finding) {
 		}
 	}
 	if ended > 0 {
-		found = finding.Note.Say("%s has %s that expired, next to %d valid", b.Where, prose.Plural(ended, "certificate"), len(all)-ended).At(b.Where)
+		found = finding.Note.Say("%s has %s that expired, next to %d valid",
+			b.Where, prose.Plural(ended, "certificate"), len(all)-ended).At(b.Where)
 	}
-	return end, found
+	return ends, found
 }
 
 // parse reads all certificates of a text. Text between them is a comment; another block is none of ours.
@@ -157,23 +155,17 @@ func parse(text []byte) (out []*x509.Certificate, err error) {
 }
 
 // judge reports that a certificate has ended, or will soon.
-func (n End) judge(now time.Time) finding.Finding {
-	soon := notice
-	if n.Lasts > 0 {
-		soon = min(soon, n.Lasts/6)
-	}
-	f := finding.Finding{Where: n.Where, Do: "renew it, and find out why it was not renewed: automatic renewal happens after two thirds of the validity"}
-	switch left := n.At.Sub(now); {
+func (n end) judge(now time.Time) finding.Finding {
+	const renew = "renew it, and find out why it was not renewed: automatic renewal happens after two thirds of the validity"
+	switch left := n.at.Sub(now); {
 	case left <= 0:
-		f.Severity, f.What = finding.Problem, fmt.Sprintf("%s: %s expired on %s", n.Where, n.What, day(n.At))
-		f.Why = "every client that verifies it refuses the connection"
-	case left < soon:
-		f.Severity, f.What = finding.Warning, fmt.Sprintf("%s: %s expires in %s, on %s", n.Where, n.What, span(left), day(n.At))
-		f.Why = "from then on every client that verifies it refuses the connection"
-	default:
-		return finding.Finding{}
+		return finding.Problem.Say("%s: %s expired on %s", n.where, n.what, day(n.at)).At(n.where).
+			Because("every client that verifies it refuses the connection").Advise(renew)
+	case left < min(notice, n.lasts/6):
+		return finding.Warning.Say("%s: %s expires in %s, on %s", n.where, n.what, span(left), day(n.at)).At(n.where).
+			Because("from then on every client that verifies it refuses the connection").Advise(renew)
 	}
-	return f
+	return finding.Finding{}
 }
 
 // day is a moment for people, to the minute.

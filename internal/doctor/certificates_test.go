@@ -46,9 +46,6 @@ func TestCertificates(t *testing.T) {
 		e.Bundles[0].Leaf = true
 		return e
 	}
-	end := func(left, lasts time.Duration) doctor.CertificateEvidence {
-		return doctor.CertificateEvidence{Now: at(), Ends: []doctor.End{{Where: "EtcdStorage e", What: "its CA", At: at().Add(left), Lasts: lasts}}}
-	}
 	for name, test := range map[string]struct {
 		evidence doctor.CertificateEvidence
 		want     []string
@@ -71,11 +68,8 @@ func TestCertificates(t *testing.T) {
 			bundle([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")),
 			[]string{"problem certificates: Webhook w has a certificate that cannot be read: x509: malformed certificate"},
 		},
-		"an end":             {end(30*day, 0), nil},
-		"a near end":         {end(13*day, 0), []string{"warning certificates: EtcdStorage e: its CA expires in 13 days, on 2026-12-05 12:00Z"}},
-		"a short life":       {end(13*day, 60*day), nil},
-		"a short life, late": {end(9*day, 60*day), []string{"warning certificates: EtcdStorage e: its CA expires in 9 days, on 2026-12-01 12:00Z"}},
-		"a past end":         {end(0, 60*day), []string{"problem certificates: EtcdStorage e: its CA expired on 2026-11-22 12:00Z"}},
+		"a short life":       {bundle(certificate(t, "s", 47*day, 13*day)), nil},
+		"a short life, late": {bundle(certificate(t, "s", 51*day, 9*day)), []string{"warning certificates: Webhook w: CN=s expires in 9 days, on 2026-12-01 12:00Z"}},
 		"Secrets":            {doctor.CertificateEvidence{Now: at(), Closed: 3}, []string{"note certificates: not read: 3 Secrets of type kubernetes.io/tls"}},
 		"Secrets that nobody may count": {
 			doctor.CertificateEvidence{Now: at(), ClosedProblem: "forbidden"}, []string{"note certificates: not read: Secrets of type kubernetes.io/tls: forbidden"},
@@ -90,8 +84,8 @@ func TestCertificates(t *testing.T) {
 		})
 	}
 	e := bundle(made(100 * day))
-	e.Ends = end(50*day, 0).Ends
-	const want = "2 certificates are not about to expire; the first is its CA of EtcdStorage e, on 2027-01-11 12:00Z"
+	e.Bundles = append(e.Bundles, doctor.Bundle{Where: "Secret s", PEM: certificate(t, "b", 50*day, 50*day)})
+	const want = "2 certificates are not about to expire; the first is CN=b of Secret s, on 2027-01-11 12:00Z"
 	if got := doctor.Certificates(e); len(got) != 1 || got[0].What != want || got[0].Severity != finding.OK {
 		t.Errorf("%+v", got)
 	}
@@ -111,11 +105,9 @@ func TestCertificatesGetWorseAndAreOrderBlind(t *testing.T) {
 				b.PEM = append(b.PEM, certificate(t, "x", time.Duration(rapid.IntRange(1, 400).Draw(t, "age"))*day, time.Duration(rapid.IntRange(1, 400).Draw(t, "left"))*day)...)
 			}
 			e.Bundles = append(e.Bundles, b)
-			e.Ends = append(e.Ends, doctor.End{Where: b.Where, What: "y", At: at().Add(time.Duration(rapid.IntRange(-3, 40).Draw(t, "end")) * day)})
 		}
 		before := doctor.Certificates(e)
 		shuffle(t, e.Bundles)
-		shuffle(t, e.Ends)
 		if diff := cmp.Diff(before, doctor.Certificates(e)); diff != "" {
 			t.Fatal(diff)
 		}

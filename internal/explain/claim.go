@@ -38,7 +38,8 @@ func Claim(e ClaimEvidence) Explanation {
 		machine.Title = "Machine " + e.Machine
 		sections = append(sections, machine)
 	}
-	return explanation("PersistentVolumeClaim", e.Namespace, e.Name, append(sections, told{e.Events, e.EventsRead, true}.section(e.Now))...)
+	return explanation("PersistentVolumeClaim", e.Namespace, e.Name,
+		append(sections, events(e.Events, e.EventsRead, true, e.Now))...)
 }
 
 func (e ClaimEvidence) volume() Section {

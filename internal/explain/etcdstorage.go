@@ -22,7 +22,8 @@ type EtcdStorageEvidence struct {
 	Unkept string
 }
 
-// EtcdStorage explains a tenant: its conditions as sentences, what it stores of what it may, when certificates end, and what is pending.
+// EtcdStorage explains a tenant: its conditions as sentences, what it stores of what it may, when certificates end, and
+// what is pending.
 func EtcdStorage(e EtcdStorageEvidence) Explanation {
 	report, status := tenants.Judge(e.Storage, e.Now), e.Storage.Status
 	conditions, certificates := Section{Title: "Conditions"}, Section{Title: "Certificates"}
@@ -30,8 +31,8 @@ func EtcdStorage(e EtcdStorageEvidence) Explanation {
 	if certificates.sourced(report.Certificates, e.Now); status.Certificates == nil {
 		certificates.say("issued", "none yet")
 	}
-	events := told{e.Events, e.EventsRead, true}.section(e.Now)
-	return explanation("EtcdStorage", "", e.Storage.Name, e.tenant(report), conditions, e.usage(report), certificates, events)
+	return explanation("EtcdStorage", "", e.Storage.Name, e.tenant(report), conditions, e.usage(report), certificates,
+		events(e.Events, e.EventsRead, true, e.Now))
 }
 
 // sourced says what is known by what shows it.
@@ -44,9 +45,10 @@ func (s *Section) sourced(all []tenants.Verdict, now time.Time) {
 // tenant says what it is and what is pending.
 func (e EtcdStorageEvidence) tenant(report tenants.Report) Section {
 	s, spec, status := Section{Title: "Tenant (etcd-storage-operator)"}, e.Storage.Spec, e.Storage.Status
-	s.say("keys", "under %s of the core; they are %s", cmp.Or(status.Prefix, spec.Prefix, "/"+e.Storage.Name+"/"), map[bool]string{
-		true: "deleted with it (spec.deletionPolicy Delete)", false: "kept when it is deleted (spec.deletionPolicy Retain)",
-	}[spec.DeletionPolicy == v1alpha1.DeletionDelete])
+	s.say("keys", "under %s of the core; they are %s", cmp.Or(status.Prefix, spec.Prefix, "/"+e.Storage.Name+"/"),
+		map[bool]string{
+			true: "deleted with it (spec.deletionPolicy Delete)", false: "kept when it is deleted (spec.deletionPolicy Retain)",
+		}[spec.DeletionPolicy == v1alpha1.DeletionDelete])
 	if status.Endpoint != "" {
 		s.say("served at", "%s", status.Endpoint)
 	}
@@ -68,7 +70,8 @@ func (e EtcdStorageEvidence) usage(report tenants.Report) Section {
 	s.sourced(report.Usage, e.Now)
 	s.say("counted", "%s ago", ago(e.Now, u.ObservedAt.Time))
 	if rate := quota.UnitsPerSecond; rate != nil {
-		s.say("work", "the proxies together let through at most %d units per second", *rate)
+		s.say("work", "the proxies together let through at most %d units per second; "+
+			"kubectl mooring etcd capacity %s measures how many requests that is", *rate, e.Storage.Name)
 	}
 	if watches := quota.Watches; watches != nil {
 		s.say("watches", "each proxy has at most %d open", *watches)

@@ -56,7 +56,7 @@ func TestTenantThatIsWell(t *testing.T) {
 		"keys: under /team-a/ of the core; they are kept when it is deleted (spec.deletionPolicy Retain)", "served at: https://etcd-team-a.mooring-system.svc:2379",
 		"proxies: 3/3 ready", "Ready: it is ready (Ready) (since 3h)", "Later: it is not known (New): of a newer operator (since 3h)",
 		"keys: 120 of 200 (60 %)", "bytes: 2.4 MiB of 8.0 MiB (29 %)", "leases: 4, unbounded", "counted: 60s ago",
-		"work: the proxies together let through at most 50 units per second", "watches: each proxy has at most 20 open",
+		"work: the proxies together let through at most 50 units per second; kubectl mooring etcd capacity team-a measures how many requests that is", "watches: each proxy has at most 20 open",
 		"serving CA: it expires at 2029-05-10T12:00:00Z, in 900d; the next one signs after five sixths of 1095d",
 		"client: it expires at 2027-01-22T12:00:00Z, in 61d; it is renewed after two thirds of 90d",
 	)

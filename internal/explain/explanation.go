@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
@@ -58,7 +57,8 @@ func (s *Section) sayIf(wrong bool, topic, format string, args ...any) {
 	s.Lines[len(s.Lines)-1].Attention = wrong
 }
 
-// unkept says why what a component has reported may be old, "" for what is kept up to date: it is not well by itself then.
+// unkept says why what a component has reported may be old, "" for what is kept up to date: it is not well by itself
+// then.
 func (s *Section) unkept(why string) {
 	if why != "" {
 		s.heed("reported", "%s", why)
@@ -67,15 +67,7 @@ func (s *Section) unkept(why string) {
 }
 
 // plain makes one line of anybody's text, without what a terminal would take for an order.
-func plain(text string) string {
-	printed := strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
-	return strings.Join(strings.Fields(printed), " ")
-}
+func plain(text string) string { return strings.Join(strings.Fields(prose.Printable(text)), " ") }
 
 // explanation puts the sections together; those that have nothing to say are left out.
 func explanation(kind, namespace, name string, sections ...Section) Explanation {
@@ -90,7 +82,8 @@ func explanation(kind, namespace, name string, sections ...Section) Explanation 
 	return out
 }
 
-// told says what became of a side that was not read, and whether it was. What could not be read needs attention; what nobody asked does not.
+// told says what became of a side that was not read, and whether it was. What could not be read needs attention; what
+// nobody asked does not.
 func (s *Section) told(side finding.Side, topic string) (read bool) {
 	switch {
 	case side.NotAsked != "":
@@ -130,29 +123,15 @@ const (
 	news       = 10 * time.Minute
 )
 
-// told are Events with whether they could be read.
-type told struct {
-	list []finding.Event
-	side finding.Side
-	// fresh reports that a recent warning needs attention.
-	fresh bool
-}
-
-// section is the Events, the last one first. Those of the same words count once.
-func (t told) section(now time.Time) Section {
+// events are the Events, the last one first, if they could be read. If fresh is set, a recent warning needs attention.
+func events(all []finding.Event, side finding.Side, fresh bool, now time.Time) Section {
 	s := Section{Title: "Events"}
-	if !s.told(t.side, "Events") {
+	if !s.told(side, "Events") {
 		return s
 	}
-	list := slices.Clone(t.list)
-	slices.SortFunc(list, func(a, b finding.Event) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Source, b.Source))
-	})
+	list := slices.SortedFunc(slices.Values(all), finding.Event.Compare)
 	for i, e := range list[:min(len(list), mostEvents)] {
-		text := e.Reason + ": " + e.Text
-		if e.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Count)
-		}
+		text := e.Reason + ": " + e.Said()
 		if e.Warning {
 			text = "Warning " + text
 		}
@@ -161,7 +140,8 @@ func (t told) section(now time.Time) Section {
 		if e.Unverified {
 			source = "unverified, source " + source
 		}
-		s.sayIf(t.fresh && e.Warning && now.Sub(e.At) < news && !overtaken(list[:i], e), ago(now, e.At)+" ago", "%s (%s)", text, source)
+		isNews := fresh && e.Warning && now.Sub(e.At) < news && !overtaken(list[:i], e)
+		s.sayIf(isNews, ago(now, e.At)+" ago", "%s (%s)", text, source)
 	}
 	if more := len(list) - mostEvents; more > 0 {
 		s.say("older", "%d more", more)
@@ -171,5 +151,6 @@ func (t told) section(now time.Time) Section {
 
 // overtaken reports that the same source has since told of something that went well.
 func overtaken(later []finding.Event, e finding.Event) bool {
-	return slices.ContainsFunc(later, func(l finding.Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
+	return slices.ContainsFunc(later,
+		func(l finding.Event) bool { return !l.Warning && l.Source == e.Source && l.At.After(e.At) })
 }

@@ -43,12 +43,13 @@ type NodeSync struct {
 func Node(e NodeEvidence) Explanation {
 	sections := []Section{e.machine(), e.outOfService(), e.nodeSync()}
 	sections = append(sections, e.Reflectors.sections()...)
-	return explanation("Node", "", e.Name, append(sections, told{e.Events, e.EventsRead, true}.section(e.Now))...)
+	return explanation("Node", "", e.Name, append(sections, events(e.Events, e.EventsRead, true, e.Now))...)
 }
 
 func (e NodeEvidence) machine() Section {
 	s, m := Section{Title: "Machine"}, e.Machine
-	for _, side := range [][2]string{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode}, {"reflector", m.Reflector}} {
+	for _, side := range [][2]string{{"droplet", m.Droplet}, {"Node", m.Node}, {"Calico", m.CalicoNode},
+		{"reflector", m.Reflector}} {
 		s.say(side[0], "%s", side[1])
 	}
 	for _, v := range m.Findings {
@@ -105,6 +106,7 @@ func (e NodeEvidence) nodeSync() Section {
 		return s
 	}
 	s.say("limits", "those of a controller without flags, with a grace period of %s", prose.Span(e.NodeSync.Grace))
-	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory, "no state of a running controller was found (none, or an old one), so that an absence starts now"))
+	s.say("memory", "%s", cmp.Or(e.NodeSync.Memory,
+		"no state of a running controller was found (none, or an old one), so that an absence starts now"))
 	return s
 }

@@ -206,7 +206,7 @@ func TestEvents(t *testing.T) {
 	e := alive("x")
 	e.Events = []finding.Event{at(time.Hour, true, "s", "old"), at(90*time.Second, false, "t", "well\x1b[31m\nand two lines")}
 	got := explain.Node(e)
-	says(t, got, false, "60m ago: Warning R: old (3 times) (s)", "90s ago: R: well[31m and two lines (3 times) (t)")
+	says(t, got, false, "60m ago: Warning R: old (3 times) (s)", "90s ago: R: well\\x1b[31m and two lines (3 times) (t)")
 	if lines := got.Sections[len(got.Sections)-1].Lines; lines[0].Topic != "90s ago" {
 		t.Errorf("the first is %+v", lines[0])
 	}

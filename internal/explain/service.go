@@ -20,14 +20,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
-	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
 // ServiceEvidence is what was read of a Service.
 type ServiceEvidence struct {
 	Now time.Time
-	// Input is what decides about its load balancer. Without DigitalOcean's word it has neither droplets nor certificates nor the load balancer
-	// there is: those that the Service needs are taken for granted then.
+	// Input is what decides about its load balancer. Without DigitalOcean's word it has neither droplets nor certificates
+	// nor the load balancer there is: those that the Service needs are taken for granted then.
 	Input loadbalancer.Input
 	// Cloud reports whether DigitalOcean was asked.
 	Cloud finding.Side
@@ -39,8 +38,8 @@ type ServiceEvidence struct {
 	Unkept string
 }
 
-// Service explains the load balancer of a Service: what stands on the Service, what each annotation gives, what is refused, and which Nodes
-// get traffic.
+// Service explains the load balancer of a Service: what stands on the Service, what each annotation gives, what is
+// refused, and which Nodes get traffic.
 func Service(e ServiceEvidence) Explanation {
 	service := e.Input.Service
 	asks := loadbalancer.Asks(service) == nil
@@ -48,16 +47,16 @@ func Service(e ServiceEvidence) Explanation {
 	if asks {
 		in := e.granted()
 		result, err := loadbalancer.Desired(in)
-		sections = append(sections, e.status(err), e.desired(result, err), annotations(in, err), e.nodes(result))
+		sections = append(sections, e.status(), e.desired(result, err), annotations(in, err), e.nodes(result))
 	} else {
-		sections = append(sections, e.status(nil))
+		sections = append(sections, e.status())
 	}
-	events := told{e.Events, e.EventsRead, asks}.section(e.Now)
-	return explanation("Service", service.Namespace, service.Name, append(sections, events)...)
+	sections = append(sections, events(e.Events, e.EventsRead, asks, e.Now))
+	return explanation("Service", service.Namespace, service.Name, sections...)
 }
 
-// granted is the input with what is taken for granted where nobody asked DigitalOcean: a droplet for each Node that has no provider ID, and the
-// certificate that is asked for.
+// granted is the input with what is taken for granted where nobody asked DigitalOcean: a droplet for each Node that has
+// no provider ID, and the certificate that is asked for.
 func (e ServiceEvidence) granted() loadbalancer.Input {
 	in := e.Input
 	if e.Cloud == (finding.Side{}) {
@@ -79,129 +78,49 @@ func (e ServiceEvidence) granted() loadbalancer.Input {
 	return in
 }
 
-// refused reports that the Service gets no load balancer as it is: its values are refused, or it is in trouble.
-func (e ServiceEvidence) refused(problems []error) bool {
-	return e.Trouble() != "" || slices.ContainsFunc(problems, func(problem error) bool {
-		wait, waits := errors.AsType[*loadbalancer.CertificateWait](problem)
-		return !waits || wait.Failed
-	})
-}
-
-// Trouble is why the load balancer of a Service is not what the Service asks for, "" if nothing that was read shows that:
-// DigitalOcean does not have it or reports it as failed, a condition of the cloud component is False, or the newest Event
-// about an outcome is a failure. Who wrote the Event does not matter: it only stops a promise.
-func (e ServiceEvidence) Trouble() string {
-	service := e.Input.Service
-	if loadbalancer.Asks(service) != nil {
-		return ""
-	}
-	if e.Lost {
-		return "DigitalOcean has no load balancer " + service.Annotations[annotation.LoadBalancerID]
-	}
-	if e.Input.Observed != nil {
-		if p := loadbalancer.Publish(service, *e.Input.Observed); p.Failed {
-			return p.Message
-		}
-	}
-	for _, c := range service.Status.Conditions {
-		if strings.HasPrefix(c.Type, conditionPrefix) && c.Status == metav1.ConditionFalse {
-			return c.Reason + ": " + c.Message
-		}
-	}
-	if newest := e.newestOutcome(); newest.Warning {
-		return fmt.Sprintf("%s %s ago: %s", newest.Reason, ago(e.Now, newest.At), newest.Text)
-	}
-	return ""
-}
-
-// Problem is [ServiceEvidence.Trouble], or what is refused of the Service, or that DigitalOcean has none of its targets;
-// "" if nothing that was read shows any of these.
-func (e ServiceEvidence) Problem() string {
-	trouble := e.Trouble()
-	if trouble != "" || loadbalancer.Asks(e.Input.Service) != nil {
-		return trouble
-	}
-	result, err := loadbalancer.Desired(e.granted())
-	o := e.Input.Observed
-	switch {
-	case err != nil && e.refused(each(err)):
-		return err.Error()
-	case err == nil && !result.Disowned && o != nil && o.DropletTag == "" && len(o.DropletIDs) == 0 && len(result.Request.DropletIDs) > 0:
-		return fmt.Sprintf("at DigitalOcean it has no targets, and should have %d", len(result.Request.DropletIDs))
-	}
-	return ""
-}
-
-// newestOutcome is the newest Event about what became of the load balancer, a zero one if there is none.
-func (e ServiceEvidence) newestOutcome() (newest finding.Event) {
-	failures := loadbalancer.Failures()
-	outcomes := []string{loadbalancer.ReasonEnsured, loadbalancer.ReasonPending, loadbalancer.ReasonCertReady}
-	for _, event := range e.Events { // of failure and success in one second, the failure counts
-		failed := event.Warning && slices.Contains(failures, event.Reason)
-		later := event.At.After(newest.At) || failed && !newest.Warning && event.At.Equal(newest.At)
-		if later && (failed || slices.Contains(outcomes, event.Reason)) {
-			newest = event
-		}
-	}
-	return newest
-}
-
-// conditionPrefix begins the types of the cloud component's conditions.
-const conditionPrefix = "cloud.mooring.dev/"
-
-// status is what stands on the Service; err is why it is refused.
-func (e ServiceEvidence) status(err error) (s Section) {
-	s, service := Section{Title: "Service"}, e.Input.Service
+// status is what stands on the Service, with the verdict and what a person can do.
+func (e ServiceEvidence) status() (s Section) {
+	s, service, v := Section{Title: "Service"}, e.Input.Service, e.Judge()
+	ill := v.State.NeedsAttention()
 	if err := loadbalancer.Asks(service); err != nil {
 		s.say("asks for", "no load balancer of DigitalOcean: %v", err)
+		if v.State != finding.Agree {
+			s.verdict(v.Source, v, e.Now)
+		}
 		return s
 	}
-	defer e.next(&s, err)
 	s.say("asks for", "a load balancer of DigitalOcean (type LoadBalancer, no class)")
-	if at := service.DeletionTimestamp; at != nil {
-		s.heed("deletion", "requested %s ago; finalizers that hold it: %s", ago(e.Now, at.Time), cmp.Or(finding.First(service.Finalizers, mostNamed), "none"))
+	if at := service.DeletionTimestamp; at != nil && v.Source != byDeletion {
+		s.say("deletion", "requested %s ago", ago(e.Now, at.Time))
+	} else if at != nil {
+		s.sayIf(ill, v.Source, "%s", v.Text(e.Now))
 	}
 	if id := service.Annotations[annotation.LoadBalancerID]; id != "" {
-		s.sayIf(e.Lost, "has", "load balancer %s%s", id, map[bool]string{true: ", which DigitalOcean does not know with this token"}[e.Lost])
+		s.say("has", "load balancer %s", id)
 	}
 	var addresses []string
 	for _, in := range service.Status.LoadBalancer.Ingress {
 		addresses = append(addresses, cmp.Or(in.Hostname, in.IP))
 	}
-	switch age := e.Now.Sub(service.CreationTimestamp.Time); {
+	switch {
 	case len(addresses) > 0:
 		s.say("answers at", "%s", strings.Join(addresses, ", "))
-	case age < agreement.BalancerGrace && service.DeletionTimestamp == nil && !e.refused(each(err)):
-		s.say("answers at", "nothing yet: the Service is %s old, and DigitalOcean takes some minutes to make a load balancer", prose.Span(age))
+	case v.Source == byAddress:
+		s.sayIf(ill, "answers at", "nothing yet: %s", v.Text(e.Now))
 	default:
-		s.heed("answers at", "nothing yet: status.loadBalancer is empty")
+		s.sayIf(ill, "answers at", "nothing yet: status.loadBalancer is empty")
 	}
 	for _, c := range service.Status.Conditions {
 		s.sayIf(c.Status == metav1.ConditionFalse, "condition", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 	}
-	return s
-}
-
-// next says what keeps the load balancer from being what the Service asks for, and what a person can do.
-func (e ServiceEvidence) next(s *Section, refused error) {
 	s.unkept(e.Unkept)
-	service := e.Input.Service
-	trouble := e.Trouble()
-	if trouble != "" && !e.Lost {
-		s.heed("trouble", "%s", trouble)
+	if v.Source == byTrouble {
+		s.heed("trouble", "%s", v.What)
 	}
-	about := "-n " + service.Namespace
-	switch hangs := service.DeletionTimestamp; {
-	case e.Lost:
-		s.say("next", "%s makes another within minutes; if not: kubectl %s describe service %s", cloudComponent, about, service.Name)
-	case hangs != nil && e.Now.Sub(hangs.Time) < agreement.BalancerGrace && trouble == "":
-	case trouble != "", hangs != nil, len(service.Status.LoadBalancer.Ingress) == 0 && e.Now.Sub(service.CreationTimestamp.Time) >= agreement.BalancerGrace:
-		s.say("next", "see what %s reports: kubectl %s describe service %s", cloudComponent, about, service.Name)
-	case e.refused(each(refused)):
-		s.say("next", "change what is refused: kubectl %s edit service %s", about, service.Name)
-	case e.Cloud.Problem != "":
-		s.say("next", "%s", agreement.CloudNext)
+	if v.Next = cmp.Or(v.Next, map[bool]string{true: agreement.CloudNext}[e.Cloud.Problem != ""]); v.Next != "" {
+		s.say("next", "%s", v.Next)
 	}
+	return s
 }
 
 // cloudComponent makes load balancers.
@@ -234,7 +153,8 @@ func (e ServiceEvidence) desired(result loadbalancer.Result, err error) Section 
 				s.heed("to change", "%s", d)
 			}
 			if service := e.Input.Service; len(diffs) > 0 {
-				s.say("next", "%s changes it within a minute; if not: kubectl -n %s describe service %s", cloudComponent, service.Namespace, service.Name)
+				s.say("next", "%s changes it within a minute; if not: kubectl -n %s describe service %s", cloudComponent,
+					service.Namespace, service.Name)
 			}
 		}
 	}
@@ -306,8 +226,8 @@ func RequestLines(r loadbalancer.Request, only loadbalancer.CreateOnly) []Line {
 	return s.Lines
 }
 
-// annotations says of each annotation, the Service's or the cluster's default, what it gives: what would be sent is compared with what would be sent
-// without it, so that it is the planner that says.
+// annotations says of each annotation, the Service's or the cluster's default, what it gives: what would be sent is
+// compared with what would be sent without it, so that it is the planner that says.
 func annotations(in loadbalancer.Input, refused error) Section {
 	s := Section{Title: "Effects of annotations"}
 	effective := in.Cluster.Effective(in.Service)
@@ -394,7 +314,8 @@ func (e ServiceEvidence) nodes(result loadbalancer.Result) Section {
 		s.say("targets", "%d: %s", len(targets), finding.First(targets, mostTargets))
 	}
 	if len(down) > 0 {
-		s.sayIf(len(down) == len(targets), "not ready", "%d: %s: they stay targets, and the health check of the load balancer leaves them out",
+		s.sayIf(len(down) == len(targets), "not ready",
+			"%d: %s: they stay targets, and the health check of the load balancer leaves them out",
 			len(down), finding.First(down, mostTargets))
 	}
 	unexpected := loadbalancer.Unexpected(result.LeftOut, e.Input.Nodes)

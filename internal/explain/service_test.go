@@ -126,7 +126,7 @@ func TestServiceObserved(t *testing.T) {
 		t.Errorf("%d differences are told, want %d", differences, want)
 	}
 	e.Input.Observed, e.Lost = nil, true
-	says(t, explain.Service(e), true, "!has: load balancer lb-1, which DigitalOcean does not know with this token")
+	says(t, explain.Service(e), true, "has: load balancer lb-1", "!trouble: DigitalOcean has no load balancer lb-1 that this token may see")
 	e.Cloud = finding.Side{Problem: "reading load balancer lb-1: 401"}
 	says(t, explain.Service(e), true, "!DigitalOcean: not known: reading load balancer lb-1: 401")
 }
@@ -151,6 +151,62 @@ func TestServiceOfAnotherKind(t *testing.T) {
 	silent(t, got, "load balancer", "targets", "answers at")
 }
 
+// The verdict is the same in explain, status and the page; what is settling has an end.
+func TestJudgeOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	const describe, edit = "kubectl -n shop describe service web", "change what is refused: kubectl -n shop edit service web"
+	const see = "see what digitalocean-cloud-controller-manager reports: " + describe
+	empty := func(e *explain.ServiceEvidence, old time.Duration) {
+		e.Input.Service.Status, e.Input.Service.CreationTimestamp = corev1.ServiceStatus{}, metav1.NewTime(now.Add(-old))
+	}
+	deleted := func(e *explain.ServiceEvidence, ago time.Duration) {
+		e.Input.Service.DeletionTimestamp = &metav1.Time{Time: now.Add(-ago)}
+	}
+	for name, test := range map[string]struct {
+		change     func(e *explain.ServiceEvidence)
+		state      finding.State
+		text, next string
+	}{
+		"well":       {func(*explain.ServiceEvidence) {}, finding.Agree, "", ""},
+		"of no kind": {func(e *explain.ServiceEvidence) { e.Input.Service.Spec.Type = corev1.ServiceTypeClusterIP }, finding.Agree, "", ""},
+		"being made": {func(e *explain.ServiceEvidence) { empty(e, 4*time.Minute) }, finding.Settling, "the Service is 4m old, and DigitalOcean takes some minutes to make a load balancer", ""},
+		"not made":   {func(e *explain.ServiceEvidence) { empty(e, 6*time.Minute) }, finding.Disagree, "status.loadBalancer is empty (since 6m)", see},
+		"of no time": {func(e *explain.ServiceEvidence) { e.Input.Service.Status = corev1.ServiceStatus{} }, finding.Disagree, "status.loadBalancer is empty", see},
+		"to come":    {func(e *explain.ServiceEvidence) { empty(e, -time.Hour) }, finding.Disagree, "status.loadBalancer is empty (since 0s)", see},
+		"deleted":    {func(e *explain.ServiceEvidence) { deleted(e, time.Minute) }, finding.Settling, "it is being deleted; finalizers that hold it: none (since 60s)", ""},
+		"hangs":      {func(e *explain.ServiceEvidence) { deleted(e, time.Hour) }, finding.Disagree, "it is being deleted; finalizers that hold it: none (since 60m)", see},
+		"new, deleted": {func(e *explain.ServiceEvidence) {
+			empty(e, time.Minute)
+			deleted(e, 0)
+		}, finding.Settling, "it is being deleted; finalizers that hold it: none (since 0s)", ""},
+		"refused": {func(e *explain.ServiceEvidence) {
+			e.Input.Service.Annotations = map[string]string{annotation.Type: "x"}
+		}, finding.Disagree, "*", edit},
+		"lost": {func(e *explain.ServiceEvidence) {
+			e.Input.Service.Annotations, e.Lost = map[string]string{annotation.LoadBalancerID: "lb-1"}, true
+		}, finding.Disagree, "DigitalOcean has no load balancer lb-1 that this token may see", "digitalocean-cloud-controller-manager makes another within minutes; if not: " + describe},
+		"no Nodes": {func(e *explain.ServiceEvidence) { e.Input.Nodes = nil }, finding.Disagree, "no node is ready for the load balancer: the cluster has no nodes", see},
+		"no targets": {func(e *explain.ServiceEvidence) {
+			e.Input.Observed = &loadbalancer.Observed{ID: "lb-1", Status: loadbalancer.StatusActive, IP: "203.0.113.9"}
+		}, finding.Disagree, "at DigitalOcean it has no targets, and should have 2", see},
+		"another's": {func(e *explain.ServiceEvidence) {
+			empty(e, time.Hour)
+			e.Input.Service.Spec.LoadBalancerClass = new("example.com/other")
+		}, finding.Disagree, "status.loadBalancer is empty (since 60m)", "see what its controller reports: " + describe},
+	} {
+		e := web(nil)
+		test.change(&e)
+		v := e.Judge()
+		if v.State != test.state || test.text != "*" && v.Text(now) != test.text || test.text == "*" && v.What == "" || v.Next != test.next {
+			t.Errorf("%s: %s, %q, next %q", name, v.State, v.Text(now), v.Next)
+		}
+		got := explain.Service(e)
+		if got.Attention != v.State.NeedsAttention() {
+			t.Errorf("%s: explain differs: %v", name, flat(got))
+		}
+	}
+}
+
 // A Service is given some minutes for its load balancer before somebody has to look.
 func TestServiceIsNew(t *testing.T) {
 	t.Parallel()
@@ -159,7 +215,7 @@ func TestServiceIsNew(t *testing.T) {
 	e.Input.Service.CreationTimestamp = metav1.NewTime(e.Now.Add(-90 * time.Second))
 	says(t, explain.Service(e), false, "answers at: nothing yet: the Service is 90s old, and DigitalOcean takes some minutes to make a load balancer")
 	e.Now = e.Now.Add(4 * time.Minute)
-	says(t, explain.Service(e), true, "!answers at: nothing yet: status.loadBalancer is empty")
+	says(t, explain.Service(e), true, "!answers at: nothing yet: status.loadBalancer is empty (since 5m)")
 }
 
 // One that is refused is promised nothing, by whatever it is seen; one that only waits, or whose trouble is over, is.
@@ -212,7 +268,7 @@ func TestServiceStanding(t *testing.T) {
 	e.Input.Service.Status.Conditions = []metav1.Condition{{Type: "LoadBalancerPortsError", Status: metav1.ConditionTrue, Reason: "Ports", Message: "no UDP"}}
 	says(t, explain.Service(e), true,
 		"disowned: nothing is sent, annotation service.kubernetes.io/do-loadbalancer-disown forbids it", `size-unit: "3", a default of the cluster: option size 3`,
-		"!deletion: requested 5m ago; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup", "condition: LoadBalancerPortsError is True, Ports: no UDP")
+		"!deletion: it is being deleted; finalizers that hold it: service.kubernetes.io/load-balancer-cleanup (since 5m)", "condition: LoadBalancerPortsError is True, Ports: no UDP")
 }
 
 // A load balancer is not well by an old report: while the cloud component does not work, after the last outcome was a

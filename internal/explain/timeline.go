@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/docloud/outofservice"
@@ -19,8 +20,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
 
-// Timeline is what became of a machine that failed, on all sides, in the order of time. Its JSON form is a contract with
-// programs.
+// Timeline is what became of a machine that failed, on all sides, in the order of time. Its JSON form is a contract
+// with programs.
 type Timeline struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -62,8 +63,8 @@ const (
 type TimelineEvidence struct {
 	Now  time.Time
 	Name string
-	// Node is its Node, nil if there is none. Renewed is when its kubelet renewed its Lease last, the zero time if there is
-	// no Lease.
+	// Node is its Node, nil if there is none. Renewed is when its kubelet renewed its Lease last, the zero time if there
+	// is no Lease.
 	Node     *corev1.Node
 	NodeRead finding.Side
 	Renewed  time.Time
@@ -89,18 +90,22 @@ type TimelineEvidence struct {
 // TimelineOf puts what is known in the order of time, and names what is not known.
 func TimelineOf(e TimelineEvidence) Timeline {
 	t := Timeline{Kind: "Node", Name: e.Name, Moments: []Moment{}, Unknown: []Gap{}}
-	for _, part := range [][]Moment{e.node(), e.cloud(), e.calico(), e.routes(), e.moved(), e.events()} {
-		t.Moments = append(t.Moments, part...)
+	for _, part := range []func(*Timeline){e.node, e.recorded, e.routes, e.moved, e.events, e.returned} {
+		part(&t)
 	}
-	t.Moments = append(t.Moments, e.returned(t.Moments)...)
 	slices.SortStableFunc(t.Moments, func(a, b Moment) int { return a.At.Compare(b.At) })
 	for i := range t.Moments {
 		m := &t.Moments[i]
 		m.What, m.Source = plain(m.What), plain(m.Source)
 		m.At, m.Seconds = m.At.UTC(), m.At.Sub(t.Moments[0].At).Seconds()
 	}
-	t.Unknown = append(t.Unknown, e.gaps(t.Moments)...)
+	e.gaps(&t)
 	return t
+}
+
+// add adds what happened.
+func (t *Timeline) add(at time.Time, side, what, source string) {
+	t.Moments = append(t.Moments, Moment{At: at, Side: side, What: what, Source: source})
 }
 
 // failing reports that the machine has no Node, or one that is not Ready.
@@ -121,84 +126,69 @@ func readyOf(n *corev1.Node) *corev1.NodeCondition {
 }
 
 // node is what the Node and its Lease say.
-func (e TimelineEvidence) node() (out []Moment) {
+func (e TimelineEvidence) node(t *Timeline) {
 	if e.failing() && !e.Renewed.IsZero() {
-		out = append(out, Moment{
-			At: e.Renewed, Side: onNode, What: "its kubelet renewed its Lease for the last time", Source: "Lease kube-node-lease/" + e.Name,
-		})
+		t.add(e.Renewed, onNode, "its kubelet renewed its Lease for the last time", "Lease kube-node-lease/"+e.Name)
 	}
 	if e.Node == nil {
-		return out
+		return
 	}
 	if ready := readyOf(e.Node); ready != nil && ready.Status != corev1.ConditionTrue {
-		out = append(out, Moment{
-			At: ready.LastTransitionTime.Time, Side: onNode, What: "the Node became NotReady: " + ready.Reason, Source: "condition Ready",
-		})
+		t.add(ready.LastTransitionTime.Time, onNode, "the Node became NotReady: "+ready.Reason, "condition Ready")
 	}
 	for i := range e.Node.Spec.Taints {
-		out = append(out, taintedAt(&e.Node.Spec.Taints[i])...)
+		t.tainted(&e.Node.Spec.Taints[i])
 	}
 	if at := e.Node.DeletionTimestamp; at != nil {
-		out = append(out, Moment{At: at.Time, Side: onNode, What: "the deletion of the Node was requested", Source: "metadata.deletionTimestamp"})
+		t.add(at.Time, onNode, "the deletion of the Node was requested", "metadata.deletionTimestamp")
 	}
-	return out
 }
 
-// taintedAt is when a taint was set that a failure brings about, if the one who set it has said so.
-func taintedAt(taint *corev1.Taint) []Moment {
-	if taint.TimeAdded == nil {
-		return nil
-	}
+// tainted is when a taint was set that a failure brings about, if the one who set it has said so.
+func (t *Timeline) tainted(taint *corev1.Taint) {
+	evicts := taint.Effect == corev1.TaintEffectNoExecute &&
+		slices.Contains([]string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady}, taint.Key)
 	side := onNode
 	var what string
-	ours, foreign := outofservice.Taints([]corev1.Taint{*taint})
-	switch {
+	switch ours, foreign := outofservice.Taints([]corev1.Taint{*taint}); {
+	case taint.TimeAdded == nil:
+		return
 	case ours:
-		side, what = onCloud, "the machine was seen to be off, and its Node taken out of service: Pods are deleted, volumes detached"
+		side, what = onCloud,
+			"the machine was seen to be off, and its Node taken out of service: Pods are deleted, volumes detached"
 	case foreign:
 		what = "another party took the Node out of service"
-	case taint.Effect == corev1.TaintEffectNoExecute && taint.Key == corev1.TaintNodeUnreachable,
-		taint.Effect == corev1.TaintEffectNoExecute && taint.Key == corev1.TaintNodeNotReady:
+	case evicts:
 		what = "the taint that evicts its Pods was set"
 	default:
-		return nil
+		return
 	}
-	return []Moment{{At: taint.TimeAdded.Time, Side: side, What: what, Source: "taint " + taint.Key}}
+	t.add(taint.TimeAdded.Time, side, what, "taint "+taint.Key)
 }
 
 // returned is when the Node became Ready, if something had happened before.
-func (e TimelineEvidence) returned(known []Moment) []Moment {
+func (e TimelineEvidence) returned(t *Timeline) {
 	ready := readyOf(e.Node)
-	if e.failing() || !slices.ContainsFunc(known, func(m Moment) bool { return m.At.Before(ready.LastTransitionTime.Time) }) {
-		return nil
+	if !e.failing() &&
+		slices.ContainsFunc(t.Moments, func(m Moment) bool { return m.At.Before(ready.LastTransitionTime.Time) }) {
+		t.add(ready.LastTransitionTime.Time, onNode, "the Node is Ready", "condition Ready")
 	}
-	return []Moment{{At: ready.LastTransitionTime.Time, Side: onNode, What: "the Node is Ready", Source: "condition Ready"}}
 }
 
-// cloud is what digitalocean-cloud-controller-manager has recorded of the machine.
-func (e TimelineEvidence) cloud() (out []Moment) {
+// recorded is what components have recorded of the machine: that it is off, and since when its Node is missed.
+func (e TimelineEvidence) recorded(t *Timeline) {
 	for _, i := range e.Intents {
 		if i.Node == e.Name {
-			out = append(out, Moment{
-				At: i.At, Side: onCloud, What: "the machine was seen to be off, and its Node is about to be taken out of service",
-				Source: "record of digitalocean-cloud-controller-manager",
-			})
+			t.add(i.At, onCloud, "the machine was seen to be off, and its Node is about to be taken out of service",
+				"record of digitalocean-cloud-controller-manager")
 		}
 	}
-	return out
-}
-
-// calico is since when calico-node-sync has missed the Node.
-func (e TimelineEvidence) calico() (out []Moment) {
 	for _, a := range e.Absences {
 		if a.KubernetesNode == e.Name || a.CalicoNode == e.Name {
-			out = append(out, Moment{
-				At: a.Since, Side: onCalico, What: "calico-node-sync found Calico Node " + a.CalicoNode + " without a Kubernetes Node",
-				Source: "state of calico-node-sync",
-			})
+			t.add(a.Since, onCalico, "calico-node-sync found Calico Node "+a.CalicoNode+" without a Kubernetes Node",
+				"state of calico-node-sync")
 		}
 	}
-	return out
 }
 
 // Names are those that the machine has in Kubernetes and in Calico's datastore.
@@ -213,39 +203,32 @@ func (e TimelineEvidence) Names() []string {
 }
 
 // routes is what topologies report of it as a reflector.
-func (e TimelineEvidence) routes() (out []Moment) {
+func (e TimelineEvidence) routes(t *Timeline) {
 	names := e.Names()
 	for i := range e.Topologies {
-		t := &e.Topologies[i]
-		say := func(at time.Time, field, what string) {
-			out = append(out, Moment{At: at, Side: onReflector, What: what, Source: "RouteReflectorTopology " + t.Name + ", status." + field})
-		}
-		for _, l := range t.Status.LostReflectors {
-			if !slices.Contains(names, l.Node) {
-				continue
-			}
-			say(l.Since.Time, "lostReflectors", "a second node lost its session with it")
-			if l.Until != nil {
-				say(l.Until.Time, "lostReflectors", "nodes have sessions with it again, or it is no reflector any more")
+		topology := &e.Topologies[i]
+		say := func(at *metav1.Time, field, what string) {
+			if at != nil {
+				t.add(at.Time, onReflector, what, "RouteReflectorTopology "+topology.Name+", status."+field)
 			}
 		}
-		for _, s := range t.Status.Spares {
-			if !slices.Contains(names, s.Reflector) {
-				continue
+		for _, l := range topology.Status.LostReflectors {
+			if slices.Contains(names, l.Node) {
+				say(&l.Since, "lostReflectors", "a second node lost its session with it")
+				say(l.Until, "lostReflectors", "nodes have sessions with it again, or it is no reflector any more")
 			}
-			if s.Since != nil {
-				say(s.Since.Time, "spares", "the spare "+s.Node+" takes its place")
-			}
-			if s.Until != nil {
-				say(s.Until.Time, "spares", "it returned; it or "+s.Node+" ceases to be a reflector")
+		}
+		for _, s := range topology.Status.Spares {
+			if slices.Contains(names, s.Reflector) {
+				say(s.Since, "spares", "the spare "+s.Node+" takes its place")
+				say(s.Until, "spares", "it returned; it or "+s.Node+" ceases to be a reflector")
 			}
 		}
 	}
-	return out
 }
 
 // moved is what becomes of the volumes that its kubelet reported to use.
-func (e TimelineEvidence) moved() (out []Moment) {
+func (e TimelineEvidence) moved(t *Timeline) {
 	for _, pv := range e.Volumes {
 		if pv.Spec.CSI == nil {
 			continue
@@ -259,29 +242,26 @@ func (e TimelineEvidence) moved() (out []Moment) {
 			if of := a.Spec.Source.PersistentVolumeName; of == nil || *of != pv.Name {
 				continue
 			}
-			source := "VolumeAttachment " + a.Name
+			source, here := "VolumeAttachment "+a.Name, a.Spec.NodeName == e.Name
 			switch {
-			case a.Spec.NodeName != e.Name && e.Node != nil && slices.Contains(e.Node.Status.VolumesInUse, handle):
-				what := name + " was requested on " + a.Spec.NodeName + ", and is not attached yet"
-				if a.Status.Attached {
-					what = name + " was requested on " + a.Spec.NodeName + ", and is attached there"
-				}
-				out = append(out, Moment{At: a.CreationTimestamp.Time, Side: onVolume, What: what, Source: source})
-			case a.Spec.NodeName == e.Name && a.DeletionTimestamp != nil:
-				out = append(out, Moment{At: a.DeletionTimestamp.Time, Side: onVolume, What: name + " is being detached", Source: source})
+			case !here && e.Node != nil && slices.Contains(e.Node.Status.VolumesInUse, handle):
+				is := map[bool]string{true: "is attached there", false: "is not attached yet"}[a.Status.Attached]
+				t.add(a.CreationTimestamp.Time, onVolume, name+" was requested on "+a.Spec.NodeName+", and "+is, source)
+			case here && a.DeletionTimestamp != nil:
+				t.add(a.DeletionTimestamp.Time, onVolume, name+" is being detached", source)
 			}
-			if failed := a.Status.DetachError; failed != nil && a.Spec.NodeName == e.Name {
-				out = append(out, Moment{At: failed.Time.Time, Side: onVolume, What: name + " could not be detached: " + failed.Message, Source: source})
+			if failed := a.Status.DetachError; failed != nil && here {
+				t.add(failed.Time.Time, onVolume, name+" could not be detached: "+failed.Message, source)
 			}
 		}
 	}
-	return out
 }
 
 // sideOf is the side that Events of a reason are about, "" for those that have no place in a timeline.
 func sideOf(reason string) string {
 	switch reason {
-	case "OutOfServiceTaintSet", "OutOfServiceTaintRemoved", "OutOfServiceHeld", "DropletGoneWaiting", "DropletExistenceUnknown", "NoDropletVisible":
+	case "OutOfServiceTaintSet", "OutOfServiceTaintRemoved", "OutOfServiceHeld", "DropletGoneWaiting",
+		"DropletExistenceUnknown", "NoDropletVisible":
 		return onCloud
 	case "DeletingNode":
 		return onNode
@@ -296,7 +276,7 @@ func sideOf(reason string) string {
 }
 
 // events are the Events with a place in a timeline. What the Node itself shows is not said twice.
-func (e TimelineEvidence) events() (out []Moment) {
+func (e TimelineEvidence) events(t *Timeline) {
 	shown := e.Node != nil && slices.ContainsFunc(e.Node.Spec.Taints, func(t corev1.Taint) bool {
 		ours, _ := outofservice.Taints([]corev1.Taint{t})
 		return ours && t.TimeAdded != nil
@@ -310,17 +290,15 @@ func (e TimelineEvidence) events() (out []Moment) {
 		if event.Count > 1 {
 			what += fmt.Sprintf(" (%d times since)", event.Count)
 		}
-		out = append(out, Moment{
-			At: event.At, Side: side, What: what, Source: "Event " + event.Reason + " of " + event.Source + " about " + event.About,
-		})
+		t.add(event.At, side, what, "Event "+event.Reason+" of "+event.Source+" about "+event.About)
 	}
-	return out
 }
 
 // gaps says what is not known of each side, and why: of a machine that fails each of them has something to say.
-func (e TimelineEvidence) gaps(known []Moment) (out []Gap) {
+func (e TimelineEvidence) gaps(t *Timeline) {
+	known := t.Moments
 	add := func(side, format string, args ...any) {
-		out = append(out, Gap{side, plain(fmt.Sprintf(format, args...))})
+		t.Unknown = append(t.Unknown, Gap{side, plain(fmt.Sprintf(format, args...))})
 	}
 	for _, s := range []struct {
 		side string
@@ -351,9 +329,9 @@ func (e TimelineEvidence) gaps(known []Moment) (out []Gap) {
 	case e.Oldest.IsZero():
 		add("Events", "the API server has none of Mooring's: it keeps each for an hour, unless --event-ttl is set otherwise")
 	case len(known) > 0 && known[0].At.Before(e.Oldest):
-		add("Events", "those from before %s have expired, when the oldest was recorded that the API server still has", e.Oldest.UTC().Format(time.TimeOnly))
+		add("Events", "those from before %s have expired, when the oldest was recorded that the API server still has",
+			e.Oldest.UTC().Format(time.TimeOnly))
 	}
-	return out
 }
 
 // Text is the timeline for a terminal of that width in columns, 0 for one without end. Times are UTC.
@@ -368,7 +346,8 @@ func (t Timeline) Text(width int) string {
 		if first.Format(time.DateOnly) != last.Format(time.DateOnly) {
 			layout = time.DateTime
 		}
-		fmt.Fprintf(&b, "%s in %s, from %s UTC\n\n", prose.Plural(count, "moment"), prose.Span(last.Sub(first)), first.Format(time.DateTime))
+		fmt.Fprintf(&b, "%s in %s, from %s UTC\n\n", prose.Plural(count, "moment"), prose.Span(last.Sub(first)),
+			first.Format(time.DateTime))
 	}
 	for _, m := range t.Moments {
 		head := fmt.Sprintf("  %s %8s  %-13s  ", m.At.Format(layout), fmt.Sprintf("+%.0f s", m.Seconds), m.Side)

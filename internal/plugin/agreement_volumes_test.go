@@ -29,7 +29,7 @@ func (s *volumesStage) counted(droplet int) {
 		}
 	}
 	check("agree", "") // no machine has the driver
-	limit := int32(7)
+	limit := int32(15)
 	csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: machine}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
 		Name: volumes.Driver, NodeID: "1", TopologyKeys: []string{"region"}, Allocatable: &storagev1.VolumeNodeResources{Count: &limit},
 	}}}}
@@ -38,7 +38,7 @@ func (s *volumesStage) counted(droplet int) {
 	s.Cleanup(func() {
 		_ = client.StorageV1().CSINodes().Delete(context.Background(), machine, metav1.DeleteOptions{})
 	})
-	check("settling; volumes are being attached or detached: pvc-late, pvc-used", "2 of 7")
+	check("settling; volumes are being attached or detached: pvc-late, pvc-used", "2 of 15")
 	for _, name := range []string{"volumes-used", "volumes-late"} {
 		a, err := client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 		s.must(err)
@@ -46,10 +46,10 @@ func (s *volumesStage) counted(droplet int) {
 		_, err = client.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
 		s.must(err)
 	}
-	check("agree", "2 of 7")
+	check("agree", "2 of 15")
 	s.must(client.StorageV1().VolumeAttachments().Delete(ctx, "volumes-late", metav1.DeleteOptions{}))
-	check("disagree; DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-late", "2 of 7")
+	check("disagree; DigitalOcean has volumes attached to it that Kubernetes has not (no VolumeAttachment): pvc-late", "2 of 15")
 	s.attach("volumes-late", "pvc-late", machine)
 	s.must(s.account.AttachVolume(s.volume("by-hand"), droplet))
-	check("disagree; 1 volume that no PersistentVolume has, so that there is room for 6 of Kubernetes', and its CSINode says 7; volumes are being attached or detached: pvc-late", "3 of 7")
+	check("disagree; 1 volume that no PersistentVolume has, so that there is room for 14 of Kubernetes', and its CSINode says 15; volumes are being attached or detached: pvc-late", "3 of 15")
 }

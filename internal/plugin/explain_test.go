@@ -345,7 +345,7 @@ func service(t *testing.T, cluster *controlplane.Cluster, kubeconfig string) {
 	// What a token of another account does not see is not gone.
 	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!DigitalOcean: not known: the token is one of account ")
 	mustKubectl(t, cluster, "", "delete", "-n", "kube-system", "lease/digitalocean-cloud-controller-manager-account")
-	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!has: load balancer "+id+", which DigitalOcean does not know with this token", "targets: 1: c1 (droplet ")
+	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!trouble: DigitalOcean has no load balancer "+id+" that this token may see", "targets: 1: c1 (droplet ")
 	t.Setenv("DO_ACCESS_TOKEN", "wrong")
 	has(t, explains(t, kubeconfig, 2, "svc", "web", "-n", "shop"), "!DigitalOcean: not known: asking for the account: ", "assumed: ")
 	clearEnvironment(t)

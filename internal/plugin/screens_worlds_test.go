@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
+	"github.com/mooring-dev/mooring/internal/docloud/instance"
 	"github.com/mooring-dev/mooring/internal/docloud/loadbalancer"
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
@@ -69,11 +70,11 @@ func screenMachines(ill bool) agreement.World {
 			w.Reflectors.Reflectors = []agreement.Reflector{{Topology: "main", Node: n.Name, ClusterID: "244.0.0.1", Role: "Reflector"}}
 		}
 		w.Nodes = append(w.Nodes, n)
-		w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{Node: n.Name, ID: 4000 + i, Existence: agreement.Exists})
+		w.Cloud.Droplets = append(w.Cloud.Droplets, agreement.Droplet{Verdict: instance.Verdict{Node: n.Name, Droplet: 4000 + i, Existence: instance.Exists}})
 	}
 	if ill {
 		w.Nodes[1].Ready, w.Nodes[1].ReadySince = "Unknown", earlier(3*time.Minute)
-		w.Cloud.Droplets[2].Existence = agreement.Gone
+		w.Cloud.Droplets[2].Existence = instance.Gone
 		w.Nodes[3].Address = ""
 		w.Nodes[4].Created, w.Nodes[4].Ready = earlier(time.Second), "False"
 	}
@@ -89,7 +90,7 @@ func wellWorld() ui.World {
 		Balancers: []ui.Balancer{{Service: corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "front", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.2"}}}},
-		}}},
+		}, Verdict: finding.Verdict{State: finding.Agree}}},
 	}
 }
 
@@ -97,7 +98,9 @@ func illWorld() ui.World {
 	w := wellWorld()
 	w.Machines, w.Findings, w.Topologies = agreement.Rows(screenMachines(true)), illFindings(), screenMaps(true)
 	w.Notes = []string{"DigitalOcean not queried: there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}
-	w.Components[0].Problem, w.Balancers[0].Status.LoadBalancer.Ingress = "no pod of 2 pods is ready", nil
+	front := &w.Balancers[0]
+	w.Components[0].Problem, front.Status.LoadBalancer.Ingress, front.Spec.Type = "no pod of 2 pods is ready", nil, corev1.ServiceTypeLoadBalancer
+	front.Verdict = explain.ServiceEvidence{Now: screenTime(), Input: loadbalancer.Input{Service: &front.Service, Nodes: screenNodes()}}.Judge()
 	w.Waits, w.WaitProblem = waitingList().Waits, strings.Join(waitingList().Unread, "; ")
 	return w
 }
@@ -164,17 +167,21 @@ func explainedNode(ill bool) explain.Explanation {
 	return explain.Node(e)
 }
 
+// screenNodes is a Node that load balancers can have as a target.
+func screenNodes() []*corev1.Node {
+	return []*corev1.Node{{
+		ObjectMeta: metav1.ObjectMeta{Name: "pool-workers-fra1-1"}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://4000"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.7"}}},
+	}}
+}
+
 func explainedService(ill bool) explain.Explanation {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "shop", UID: "0000-1111", Annotations: map[string]string{annotation.LoadBalancerID: "8b5f8e1e-0000-4000-8000-000000000000"}},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "https", Port: 443, NodePort: 30443, Protocol: corev1.ProtocolTCP}}},
 		Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}},
 	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "pool-workers-fra1-1"}, Spec: corev1.NodeSpec{ProviderID: "digitalocean://4000"},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "198.51.100.7"}}},
-	}
-	e := explain.ServiceEvidence{Now: screenTime(), Input: loadbalancer.Input{Service: service, Nodes: []*corev1.Node{node}, Cluster: loadbalancer.Cluster{Region: "fra1"}}}
+	e := explain.ServiceEvidence{Now: screenTime(), Input: loadbalancer.Input{Service: service, Nodes: screenNodes(), Cluster: loadbalancer.Cluster{Region: "fra1"}}}
 	if ill {
 		service.Annotations[annotation.SizeUnit], service.Annotations[annotation.Algorithm] = "-1", "fastest"
 		e.Cloud = finding.Side{NotAsked: "there is no token in DO_ACCESS_TOKEN or DO_ACCESS_TOKEN_FILE"}

@@ -40,8 +40,11 @@ func find(e Evidence) []finding.Finding {
 			if !v.State.NeedsAttention() {
 				continue
 			}
-			if by[v.What] == nil {
+			switch at := slices.IndexFunc(troubles, func(t Verdict) bool { return t.What == v.What }); {
+			case at < 0:
 				troubles = append(troubles, v)
+			case v.Since != nil && (troubles[at].Since == nil || v.Since.Before(*troubles[at].Since)):
+				troubles[at].Since = v.Since
 			}
 			by[v.What] = append(by[v.What], s.Name)
 		}
@@ -50,12 +53,13 @@ func find(e Evidence) []finding.Finding {
 		}
 	}
 	for _, v := range troubles {
-		out = append(out, v.finding(by[v.What]))
+		out = append(out, v.finding(by[v.What], e.Now))
 	}
 	if e.Unkept != "" && len(reported) > 0 {
-		out = append(out, finding.Warning.Say("the status of %s is %s", some(reported), e.Unkept).At(some(reported)).AsUnread().
-			Because("what happened since is in no status").
-			Advise("kubectl mooring doctor controllers"))
+		out = append(out,
+			finding.Warning.Say("the status of %s is %s", some(reported), e.Unkept).At(some(reported)).AsUnread().
+				Because("what happened since is in no status").
+				Advise("kubectl mooring doctor controllers"))
 	}
 	if len(out) == 0 && len(e.Storages) > 0 {
 		out = append(out, finding.OK.Say("EtcdStorages that are ready, on a healthy core etcd: %d", len(e.Storages)))
@@ -63,9 +67,9 @@ func find(e Evidence) []finding.Finding {
 	return out
 }
 
-// finding is the verdict on EtcdStorages of these names as a finding.
-func (v Verdict) finding(names []string) finding.Finding {
-	f := finding.Warning.Say("%s: %s", some(names), v.What).At(some(names)).Because(v.Why).
+// finding is the verdict on EtcdStorages of these names as a finding, with since when it is so of the first.
+func (v Verdict) finding(names []string, now time.Time) finding.Finding {
+	f := finding.Warning.Say("%s: %s", some(names), v.Text(now)).At(some(names)).Because(v.Why).
 		Advise("kubectl mooring explain etcdstorage " + slices.Min(names))
 	if v.Core {
 		f = f.At("the core etcd of " + f.Where).Advise(`docs/components/etcd-storage-operator.md, "Runbook"`)

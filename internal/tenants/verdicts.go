@@ -25,6 +25,8 @@ type Verdict struct {
 	Part, Core bool
 	// Percent is what is used of a limit, 0 to 100; -1 without one.
 	Percent int
+	// Expires is when a certificate does; zero without one.
+	Expires time.Time
 }
 
 // Report is all that is known of a tenant.
@@ -36,14 +38,52 @@ type Report struct {
 	Usage, Certificates []Verdict
 }
 
-// takesLong is how long a deletion, or not to know of the core's health, may take the operator.
+// takesLong is how long the operator's work may take: a deletion, a replacement of proxies, or to find out about the
+// core's health. It is its resync, and the progress deadline of a Deployment.
 const takesLong = 10 * time.Minute
+
+// checkOperator is what to do about what the operator alone does.
+const checkOperator = "check that etcd-storage-operator runs: kubectl mooring doctor controllers"
 
 // nearFull is from which percentage a limit needs attention.
 const nearFull = 90
 
 // mostNamed is how many finalizers are named.
 const mostNamed = 5
+
+// Certificates judges when the certificates of EtcdStorages end. The name of the check stands in JSON and MUST NOT
+// change.
+func Certificates(e Evidence) []finding.Finding {
+	return finding.Make([]finding.Check[Evidence]{{Name: "certificates", Find: expiring}}, e)
+}
+
+func expiring(e Evidence) (out []finding.Finding) {
+	well, first, firstOf := 0, Verdict{}, ""
+	for _, s := range e.Storages {
+		for _, v := range certificates(s, e.Now) {
+			switch {
+			case v.State != finding.Agree:
+				out = append(out, v.named().finding([]string{s.Name}, e.Now))
+			case !v.Expires.IsZero():
+				if well++; well == 1 || v.Expires.Before(first.Expires) {
+					first, firstOf = v, s.Name
+				}
+			}
+		}
+	}
+	if well > 0 {
+		out = append(out,
+			finding.OK.Say("certificates of EtcdStorages that are not about to expire: %d; the first, %s of %s: %s",
+				well, first.Source, firstOf, first.What).At(some([]string{firstOf})))
+	}
+	return out
+}
+
+// named is the verdict on a certificate with the name of that.
+func (v Verdict) named() Verdict {
+	v.What = "certificate " + v.Source + ": " + v.What
+	return v
+}
 
 // Judge is the report on a tenant at a moment of the API server's clock.
 func Judge(s v1alpha1.EtcdStorage, now time.Time) Report {
@@ -61,9 +101,12 @@ func (r Report) Troubles() []Verdict {
 		})
 	}
 	conflict, unready := is(v1alpha1.ConditionConflict), is(ready)
-	counted := slices.Concat(r.Usage, r.Certificates)
+	counted := slices.Clone(r.Usage)
 	for i, v := range counted {
 		counted[i].What = v.Source + ": " + v.What
+	}
+	for _, v := range r.Certificates {
+		counted = append(counted, v.named())
 	}
 	out := slices.DeleteFunc(slices.Concat(r.Tenant, r.Conditions, counted), func(v Verdict) bool {
 		return v.State == finding.Agree || conflict && v.Source == ready || (conflict || unready) && v.Part
@@ -97,19 +140,19 @@ func tenant(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 			"it is being deleted; finalizers that hold it: %s", cmp.Or(finding.First(s.Finalizers, mostNamed), "none"))
 		out[0].Since = &at.Time
 	}
+	pods := fmt.Sprintf("kubectl get pods -A -l %s=%s", v1alpha1.StorageLabel, s.Name)
 	switch missing := s.Spec.Replicas - status.ReadyReplicas; {
 	case len(status.Conditions) == 0:
 		say(finding.Disagree, false, "no etcd-storage-operator has reconciled it",
-			"check that etcd-storage-operator runs: kubectl mooring doctor controllers",
-			"the operator has not reported on it yet")
+			checkOperator, "the operator has not reported on it yet")
 		return out
 	case missing <= 0:
 	case status.ReadyReplicas == 0:
 		say(finding.Down, true, "its API server can neither read nor write",
-			fmt.Sprintf("kubectl get pods -A -l %s=%s", v1alpha1.StorageLabel, s.Name),
-			"no proxy of %d is ready, so that its API server reaches no data", s.Spec.Replicas)
+			pods, "no proxy of %d is ready, so that its API server reaches no data", s.Spec.Replicas)
 	default:
 		say(finding.Settling, true, "", "", "%d of %d proxies are not ready", missing, s.Spec.Replicas)
+		out[len(out)-1].partly(s, now, pods)
 	}
 	if status.ObservedGeneration < s.Generation {
 		say(finding.Settling, false, "", "",
@@ -117,6 +160,19 @@ func tenant(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 			status.ObservedGeneration, s.Generation)
 	}
 	return out
+}
+
+// partly adds since when proxies are replaced that are not all ready, by the operator's condition Reconciling. What
+// takes long does not end by itself: pods is the command that shows them.
+func (v *Verdict) partly(s v1alpha1.EtcdStorage, now time.Time, pods string) {
+	busy := meta.FindStatusCondition(s.Status.Conditions, "Reconciling")
+	if busy == nil || busy.Status != metav1.ConditionTrue || busy.LastTransitionTime.IsZero() {
+		return
+	}
+	v.Since = &busy.LastTransitionTime.Time
+	if s.DeletionTimestamp == nil && now.Sub(*v.Since) >= takesLong {
+		v.State, v.Why, v.Next = finding.Disagree, "it works, with fewer proxies left if a machine fails", pods
+	}
 }
 
 // conditions are the conditions as sentences. Reconciling and Stalled are left out: they repeat Ready or ProxyReady.
@@ -210,11 +266,16 @@ func certificates(s v1alpha1.EtcdStorage, now time.Time) (out []Verdict) {
 		v := Verdict{Verdict: finding.Verdict{State: finding.Agree, Source: c.name, What: "none yet"}}
 		if c.ends != nil {
 			at, left := c.ends.UTC().Format(time.RFC3339), c.ends.Sub(now)
+			v.Expires = c.ends.Time
+			if left < c.validity/late {
+				v.State, v.Why = finding.Disagree, "from then on every client that verifies it refuses the connection"
+				v.Next = checkOperator
+			}
 			switch {
 			case left <= 0:
 				v.State, v.What = finding.Down, fmt.Sprintf("it expired at %s, %s ago", at, prose.Span(-left))
+				v.Why = "every client that verifies it refuses the connection"
 			case left < c.validity/late:
-				v.State = finding.Disagree
 				v.What = fmt.Sprintf("it expires at %s, in %s, which is late for a validity of %s: %s of that",
 					at, prose.Span(left), prose.Span(c.validity), c.after)
 			default:

@@ -19,7 +19,8 @@ const oldFindings = 3 * time.Minute
 
 // waitsOf is what waits for a person. Nothing waiting is well only if it was read.
 func waitsOf(w World, m matcher) List {
-	l := List{Key: "waits", Title: "Waits for a person", Problem: w.WaitProblem, Columns: []string{"What", "Why", "Reported", "To confirm"}}
+	l := List{Key: "waits", Title: "Waits for a person", Problem: w.WaitProblem,
+		Columns: []string{"What", "Why", "Reported", "To confirm"}}
 	list := slices.Clone(w.Waits)
 	slices.SortFunc(list, func(a, b finding.Verdict) int {
 		return cmp.Or(
@@ -27,7 +28,7 @@ func waitsOf(w World, m matcher) List {
 			a.ObservedAt.Compare(b.ObservedAt),
 		)
 	})
-	lines := make([]line, len(list))
+	rows := make([]Row, len(list))
 	for i, x := range list {
 		what, reported := strings.TrimSuffix(x.What+": "+x.On, ": "), Cell{Text: "-"}
 		if !x.ObservedAt.IsZero() {
@@ -36,17 +37,19 @@ func waitsOf(w World, m matcher) List {
 		reported.Text = cmp.Or(tidy(x.Stale), reported.Text)
 		confirm := Cell{Command: tidy(x.Next), Text: tidy(x.Answer)}
 		row := Row{Ill: x.State == finding.Held, Old: x.Stale != "", Cells: append(cells(what, x.Why), reported, confirm)}
-		row.trouble.Fault = Fault{What: row.Cells[0].Text + ": " + row.Cells[1].Text, Command: confirm.Command, Next: confirm.Text, Since: reported.At}
+		row.trouble.Fault = Fault{What: row.Cells[0].Text + ": " + row.Cells[1].Text, Command: confirm.Command,
+			Next: confirm.Text, Since: reported.At}
 		if row.Old && reported.At != nil {
-			row.trouble.lines = append(row.trouble.lines, fmt.Sprintf("reported %s ago: %s", prose.Span(w.now().Sub(*reported.At)), reported.Text))
+			row.trouble.lines = append(row.trouble.lines,
+				fmt.Sprintf("reported %s ago: %s", prose.Span(w.now().Sub(*reported.At)), reported.Text))
 		}
 		if confirm.Text != "" {
 			row.trouble.lines = append(row.trouble.lines, confirm.Text)
 		}
 		row.trouble.lines = append(row.trouble.lines, "to confirm: "+confirm.Command)
-		lines[i] = line{row: row, texts: []string{what, x.Why, x.Stale, x.Next, x.Answer}}
+		rows[i] = row
 	}
-	l = m.list(l, "confirmation", lines)
+	l = m.list(l, "confirmation", rows)
 	switch l.State {
 	case Absent:
 		l.State = Good // somebody looked
@@ -70,7 +73,7 @@ func doctorOf(w World, m matcher) List {
 	l.Checked, l.Old = &checked, w.ReadAt.Sub(w.CheckedAt) > oldFindings
 	counts := map[finding.Severity]int{}
 	unread, aside := 0, 0
-	var lines []line
+	var rows []Row
 	for _, f := range w.Findings { // already in their order
 		switch {
 		case f.Unread && f.Severity == finding.Note:
@@ -84,12 +87,14 @@ func doctorOf(w World, m matcher) List {
 			continue
 		}
 		ill := f.Severity == finding.Problem || f.Severity == finding.Warning
-		row := Row{Ill: ill, Old: l.Old, Cells: cells(string(f.Severity), f.Check, f.What, f.Why, f.Do)}
+		row := Row{Ill: ill, Old: l.Old, Cells: cells(string(f.Severity), f.Check, f.What, f.Why, f.Do),
+			also: []string{f.Where}}
 		c := row.Cells
-		row.trouble.Fault = Fault{What: c[0].Text + " " + c[1].Text + ": " + c[2].Text, Command: "kubectl mooring doctor", Next: c[4].Text}
-		lines = append(lines, line{row: row, texts: []string{string(f.Severity), f.Check, f.What, f.Where, f.Why, f.Do}})
+		row.trouble.Fault = Fault{What: c[0].Text + " " + c[1].Text + ": " + c[2].Text, Command: "kubectl mooring doctor",
+			Next: c[4].Text}
+		rows = append(rows, row)
 	}
-	l = m.list(l, "finding", lines)
+	l = m.list(l, "finding", rows)
 	l.State = Good
 	var parts []string
 	for _, part := range []struct {
@@ -99,7 +104,8 @@ func doctorOf(w World, m matcher) List {
 	}{
 		{counts[finding.Problem], prose.Plural(counts[finding.Problem], "problem"), Bad},
 		{counts[finding.Warning], prose.Plural(counts[finding.Warning], "warning"), Bad},
-		{unread, fmt.Sprintf("%d not read", unread), Unread}, {counts[finding.Note], prose.Plural(counts[finding.Note], "note"), Good},
+		{unread, fmt.Sprintf("%d not read", unread), Unread},
+		{counts[finding.Note], prose.Plural(counts[finding.Note], "note"), Good},
 		{aside, fmt.Sprintf("%d not looked at", aside), Absent}, // nothing needs attention, and not all was looked at
 	} {
 		if part.count == 0 {

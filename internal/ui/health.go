@@ -53,12 +53,14 @@ func NeedsAttention(health []Tile) bool {
 // healthOf is a tile for the machines and for each list but the journal, which is history. The worst come first.
 func healthOf(w World, lists []List) []Tile {
 	counts := agreement.Count(w.Machines)
-	tiles := []Tile{{Key: "machines", Title: "Machines", State: stateOf(counts), Text: cmp.Or(counts.String(), "none"), Empty: len(counts) == 0}}
+	tiles := []Tile{{Key: "machines", Title: "Machines", State: stateOf(counts), Text: cmp.Or(counts.String(), "none"),
+		Empty: len(counts) == 0}}
 	for _, l := range lists {
 		if l.Key == "journal" {
 			continue
 		}
-		tiles = append(tiles, Tile{Key: l.Key, Title: l.Title, State: l.State, Text: l.Text, Empty: l.All == 0 && l.Problem == ""})
+		tiles = append(tiles,
+			Tile{Key: l.Key, Title: l.Title, State: l.State, Text: l.Text, Empty: l.All == 0 && l.Problem == ""})
 	}
 	slices.SortStableFunc(tiles, func(a, b Tile) int {
 		return cmp.Compare(slices.Index(states(), a.State), slices.Index(states(), b.State))
@@ -68,24 +70,20 @@ func healthOf(w World, lists []List) []Tile {
 
 // stateOf is the state of machines by the worst verdict among them.
 func stateOf(c finding.Counts) State {
-	switch {
-	case len(c) == 0:
+	if len(c) == 0 {
 		return Absent
-	case c[finding.Down]+c[finding.Disagree] > 0:
-		return Bad
-	case c[finding.Unknown]+c[finding.OneSide] > 0:
-		return Unread
-	case c[finding.Settling] > 0:
-		return Changing
 	}
-	return Good
+	return map[finding.State]State{
+		finding.Down: Bad, finding.Disagree: Bad, finding.Unknown: Unread, finding.OneSide: Unread,
+		finding.Settling: Changing, finding.Agree: Good,
+	}[c.Worst()]
 }
 
 // mostNamed is how many machines or rows [Text] names of one part.
 const mostNamed = 10
 
-// Text is the health of a page for a terminal of that width in columns, 0 for one without end: the tiles, worst first, and below each what needs attention.
-// paint colors a state.
+// Text is the health of a page for a terminal of that width in columns, 0 for one without end: the tiles, worst first,
+// and below each what needs attention. paint colors a state.
 func Text(w World, width int, paint finding.Paint) string {
 	p := View(w, Filter{Attention: true}, "")
 	titles := 0

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/mooring-dev/mooring/internal/agreement"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 	"github.com/mooring-dev/mooring/internal/tenants"
@@ -49,9 +48,23 @@ type Row struct {
 	Ill   bool   `json:"ill,omitempty"`
 	Old   bool   `json:"old,omitempty"`
 	Cells []Cell `json:"cells"`
-	// trouble is what a person or a component does about it, since when it is so, and the row in one sentence if that is not
-	// its cells.
+	// settling says that something in it differs, which ends by itself.
+	settling bool
+	// zone is that of its machine; also are texts by which a filter finds it, alongside its cells.
+	zone string
+	also []string
+	// trouble is what a person or a component does about it, since when it is so, and the row in one sentence if that is
+	// not its cells.
 	trouble trouble
+}
+
+// texts are what a filter looks at.
+func (r Row) texts() []string {
+	out := slices.Clone(r.also)
+	for _, c := range r.Cells {
+		out = append(out, c.Text, c.ID, c.Command)
+	}
+	return out
 }
 
 // Cell is a text, and instead of it or alongside it a moment or bars.
@@ -74,51 +87,39 @@ type Bar struct {
 	Percent int `json:"percent"`
 }
 
-// line is a row before the filter.
-type line struct {
-	row Row
-	// settling says that something in it differs, which ends by itself.
-	settling bool
-	texts    []string
-	zone     string
-}
-
-// list filters and bounds. The lines are in their final order.
-func (m matcher) list(l List, thing string, lines []line) List {
+// list filters and bounds the rows, which are in their final order.
+func (m matcher) list(l List, thing string, rows []Row) List {
 	matched := 0
-	l.count(lines)
-	for _, x := range lines {
-		state := Good
-		if x.row.Ill {
-			state = Bad
-		}
-		if !m.matches(facts{string(state), x.zone, !x.row.Ill, x.texts}) {
+	l.count(rows)
+	for _, r := range rows {
+		state := map[bool]State{true: Bad, false: Good}[r.Ill]
+		if !m.matches(facts{string(state), r.zone, !r.Ill, r.texts()}) {
 			continue
 		}
 		if matched++; matched <= MostShown {
-			l.Rows = append(l.Rows, x.row)
+			l.Rows = append(l.Rows, r)
 		}
 	}
 	if matched > MostShown {
 		l.More = fmt.Sprintf("and %d more; filter to see them", matched-MostShown)
 	}
-	if (m.narrows() || m.attention) && len(lines) > 0 {
-		l.Summary = fmt.Sprintf("%d of %s", matched, prose.Plural(len(lines), thing))
+	if (m.narrows() || m.attention) && len(rows) > 0 {
+		l.Summary = fmt.Sprintf("%d of %s", matched, prose.Plural(len(rows), thing))
 	} else if l.Summary == "" {
-		l.Summary = prose.Plural(len(lines), thing)
+		l.Summary = prose.Plural(len(rows), thing)
 	}
 	return l
 }
 
 // count fills in what the list is as a whole, whatever the filter.
-func (l *List) count(lines []line) {
+func (l *List) count(rows []Row) {
 	settling := 0
-	l.All = len(lines)
-	for _, x := range lines {
-		if x.row.Ill {
+	l.All = len(rows)
+	for _, r := range rows {
+		if r.Ill {
 			l.Ill++
 		}
-		if x.settling {
+		if r.settling {
 			settling++
 		}
 	}
@@ -136,8 +137,8 @@ func (l *List) count(lines []line) {
 	}
 }
 
-// kept is a list of what a component keeps up to date. While that does not work, or may not run, what was last observed is
-// not good, however good it was.
+// kept is a list of what a component keeps up to date. While that does not work, or may not run, what was last observed
+// is not good, however good it was.
 func (w World) kept(l List, component string) List {
 	why := finding.Unkept(w.Components, component, w.ComponentProblem, w.now())
 	if why == "" || l.All == 0 {
@@ -170,9 +171,10 @@ func moment(at time.Time) Cell {
 
 func componentsOf(w World, m matcher) List {
 	l := List{
-		Key: "components", Title: "Components", Problem: w.ComponentProblem, Columns: []string{"Component", "Where", "Version", "Ready", "Leader", "Renewed"},
+		Key: "components", Title: "Components", Problem: w.ComponentProblem,
+		Columns: []string{"Component", "Where", "Version", "Ready", "Leader", "Renewed"},
 	}
-	lines := make([]line, len(w.Components))
+	rows := make([]Row, len(w.Components))
 	for i, c := range w.Components {
 		renewed, version := Cell{Text: "-"}, cmp.Or(c.Version, "unknown")
 		is, leader := "running", cmp.Or(c.Problem, c.Unread, c.Leader, "none")
@@ -190,27 +192,29 @@ func componentsOf(w World, m matcher) List {
 			renewed = moment(*c.Renewed)
 			is += ", its Lease renewed " + prose.Span(max(0, w.now().Sub(*c.Renewed))) + " ago"
 		}
-		row := Row{Ill: c.Problem != "", Cells: append(cells(c.Name, c.Where(), version, cmp.Or(c.Pods(), "-"), leader), renewed)}
-		row.trouble = trouble{
-			Fault: Fault{What: tidy(is), Command: "kubectl mooring doctor controllers", Since: renewed.At}, well: c.Problem+c.Unread == "",
+		rows[i] = Row{Ill: c.Problem != "",
+			Cells: append(cells(c.Name, c.Where(), version, cmp.Or(c.Pods(), "-"), leader), renewed)}
+		rows[i].trouble = trouble{
+			Fault: Fault{What: tidy(is), Command: "kubectl mooring doctor controllers", Since: renewed.At},
+			well:  c.Problem+c.Unread == "",
 		}
-		lines[i] = line{row: row, texts: []string{c.Name, c.Where(), version, leader}}
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return order(!a.row.trouble.well) - order(!b.row.trouble.well) })
-	return m.list(l, "component", lines)
+	slices.SortStableFunc(rows, func(a, b Row) int { return order(!a.trouble.well) - order(!b.trouble.well) })
+	return m.list(l, "component", rows)
 }
 
 func reflectorsOf(w World, m matcher) List {
-	l := List{Key: "reflectors", Title: "Route reflectors", Problem: w.TopologyProblem, Columns: []string{"Topology", "Group", "Node", "Zone", "State"}}
+	l := List{Key: "reflectors", Title: "Route reflectors", Problem: w.TopologyProblem,
+		Columns: []string{"Topology", "Group", "Node", "Zone", "State"}}
 	if w.TopologiesAbsent {
 		l.Summary = "the cluster has no kind RouteReflectorTopology"
 	}
-	var lines []line
+	var rows []Row
 	var waits []string
 	draws := trouble{Fault: Fault{Command: "kubectl mooring topology"}}
 	for _, t := range sortedMaps(w.Topologies) {
 		for _, text := range t.Troubles {
-			lines = append(lines, line{row: Row{Ill: true, Cells: cells(t.Name, "", "", "", text), trouble: draws}, texts: []string{t.Name, text}})
+			rows = append(rows, Row{Ill: true, Cells: cells(t.Name, "", "", "", text), trouble: draws})
 		}
 		if t.WaitingFor != "" {
 			waits = append(waits, "topology "+t.Name+" waits for "+t.WaitingFor)
@@ -219,14 +223,16 @@ func reflectorsOf(w World, m matcher) List {
 			for _, r := range g.Reflectors {
 				state, well := r.State()
 				replacing := t.Replacing(r, w.now())
-				row := Row{Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state), trouble: draws}
+				row := Row{
+					Ill: !well && !replacing, Cells: cells(t.Name, g.Name, r.Node, r.Zone, state),
+					settling: replacing, zone: r.Zone, trouble: draws,
+				}
 				row.Cells[2].Machine = row.Cells[2].Text
-				texts := []string{t.Name, g.Name, r.Node, r.Zone, state}
-				lines = append(lines, line{row: row, settling: replacing, texts: texts, zone: r.Zone})
+				rows = append(rows, row)
 			}
 		}
 	}
-	l = w.kept(m.list(l, "reflector", lines), "calico-route-reflector-operator")
+	l = w.kept(m.list(l, "reflector", rows), "calico-route-reflector-operator")
 	l.Summary = tidy(strings.Join(append([]string{l.Summary}, some(waits)...), "; "))
 	return l
 }
@@ -247,17 +253,9 @@ func balancersOf(w World, m matcher) List {
 		return cmp.Or(prose.Natural(a.Namespace, b.Namespace), prose.Natural(a.Name, b.Name))
 	})
 	targets := targetsOf(w)
-	lines := make([]line, len(list))
+	rows := make([]Row, len(list))
 	for i, b := range list {
-		name, address, target := b.Namespace+"/"+b.Name, b.addresses(), targets
-		switch {
-		case b.DeletionTimestamp != nil:
-			address = strings.TrimPrefix(address+", being deleted", ", ")
-		case b.isNew(w.now()) && b.Problem == "":
-			address = "being made"
-		case address == "":
-			address = "none yet"
-		}
+		v, name, address, target := b.Verdict, b.Namespace+"/"+b.Name, cmp.Or(b.addresses(), "none yet"), targets
 		if class := b.Spec.LoadBalancerClass; class != nil {
 			name += " (class " + *class + ")"
 		}
@@ -268,29 +266,17 @@ func balancersOf(w World, m matcher) List {
 			target = "no targets yet"
 		}
 		row := Row{
-			Ill:   b.Problem != "" || b.hangs(w.now()) || b.addresses() == "" && !b.isNew(w.now()),
-			Cells: append(cells(name, address, b.Problem, portsOf(b.Spec.Ports), target), moment(b.CreationTimestamp.Time)),
+			Ill: v.State.NeedsAttention(), settling: v.State == finding.Settling,
+			Cells: append(cells(name, address, v.What, portsOf(b.Spec.Ports), target), moment(b.CreationTimestamp.Time)),
 		}
 		row.Cells[1].ID = tidy(b.ID)
-		row.trouble.Command = "kubectl mooring status"
+		row.trouble = trouble{Fault: Fault{Command: "kubectl mooring status", Since: v.Since, Next: tidy(v.Next)}, dated: true}
 		if about("", b.Name, "")+about("", b.Namespace, "") == b.Name+b.Namespace {
 			row.trouble.Command = "kubectl mooring explain service " + b.Name + " -n " + b.Namespace
 		}
-		texts := []string{name, address, b.Problem, b.ID, portsOf(b.Spec.Ports), target}
-		lines[i] = line{row: row, settling: !row.Ill && b.isNew(w.now()), texts: texts}
+		rows[i] = row
 	}
-	return w.kept(m.list(l, "load balancer", lines), "digitalocean-cloud-controller-manager")
-}
-
-// hangs reports whether its deletion takes longer than DigitalOcean and the cloud component do.
-func (b Balancer) hangs(now time.Time) bool {
-	return b.DeletionTimestamp != nil && now.Sub(b.DeletionTimestamp.Time) >= agreement.BalancerGrace
-}
-
-// isNew reports whether a Service has no address because its load balancer is being made.
-func (b Balancer) isNew(now time.Time) bool {
-	age := now.Sub(b.CreationTimestamp.Time)
-	return b.addresses() == "" && b.DeletionTimestamp == nil && !b.CreationTimestamp.IsZero() && age >= 0 && age < agreement.BalancerGrace
+	return w.kept(m.list(l, "load balancer", rows), "digitalocean-cloud-controller-manager")
 }
 
 // addresses are IP addresses and host names at which it serves, "" while there is no load balancer.
@@ -305,18 +291,14 @@ func (b Balancer) addresses() string {
 // portsOf are a Service's ports: what is served, and at which port of Nodes.
 func portsOf(ports []corev1.ServicePort) string {
 	var out []string
-	for i, p := range ports {
-		if i == MostSaid {
-			out = append(out, fmt.Sprintf("and %d more", len(ports)-i))
-			break
-		}
+	for _, p := range ports {
 		text := fmt.Sprintf("%d/%s", p.Port, cmp.Or(p.Protocol, "TCP"))
 		if p.NodePort != 0 {
 			text += fmt.Sprintf(" → %d", p.NodePort)
 		}
 		out = append(out, text)
 	}
-	return strings.Join(out, ", ")
+	return finding.First(out, MostSaid)
 }
 
 // targetsOf are the Nodes that get traffic, the same for all, and how many of them are down.
@@ -337,42 +319,40 @@ func targetsOf(w World) string {
 	if len(w.Excluded) == 0 {
 		return text
 	}
-	const named = 3
-	list := slices.Clone(w.Excluded)
-	slices.SortFunc(list, func(a, b Excluded) int { return prose.Natural(a.Node, b.Node) })
+	list := slices.SortedFunc(slices.Values(w.Excluded), func(a, b Excluded) int { return prose.Natural(a.Node, b.Node) })
 	var parts []string
-	for i, e := range list {
-		if i == named {
-			parts = append(parts, fmt.Sprintf("and %d more", len(list)-i))
-			break
-		}
+	for _, e := range list {
 		parts = append(parts, e.Node+" ("+e.Reason+")")
 	}
-	return text + ", without " + strings.Join(parts, ", ")
+	return text + ", without " + finding.First(parts, 3)
 }
 
 func tenantsOf(w World, m matcher) List {
-	l := List{Key: "tenants", Title: "Tenants of etcd", Problem: w.TenantProblem, Columns: []string{"EtcdStorage", "State", "Since", "Proxies", "Usage"}}
+	l := List{Key: "tenants", Title: "Tenants of etcd", Problem: w.TenantProblem,
+		Columns: []string{"EtcdStorage", "State", "Since", "Proxies", "Usage"}}
 	if w.TenantsAbsent {
 		l.Summary = "the cluster has no kind EtcdStorage"
 	}
 	list := slices.Clone(w.Tenants)
 	slices.SortFunc(list, func(a, b Tenant) int { return prose.Natural(a.Name, b.Name) })
-	lines := make([]line, len(list))
+	rows := make([]Row, len(list))
 	for i, t := range list {
-		lines[i] = tenantLine(t, w.now())
+		rows[i] = tenantRow(t, w.now())
 	}
-	return w.kept(m.list(l, "tenant", lines), "etcd-storage-operator")
+	return w.kept(m.list(l, "tenant", rows), "etcd-storage-operator")
 }
 
-// tenantLine is a tenant, with what is not well of it.
-func tenantLine(t Tenant, now time.Time) line {
+// tenantRow is a tenant, with what is not well of it.
+func tenantRow(t Tenant, now time.Time) Row {
 	var since time.Time
 	if ready := meta.FindStatusCondition(t.Status.Conditions, "Ready"); ready != nil {
 		since = ready.LastTransitionTime.Time
 	}
-	report, state, ill, next := tenants.Judge(t, now), "", false, ""
+	report, state, ill, dated, next := tenants.Judge(t, now), "", false, false, ""
 	for _, v := range report.Troubles() {
+		if !ill && v.State.NeedsAttention() && v.Since != nil { // the worst is the first
+			since, dated = *v.Since, true
+		}
 		ill, next = ill || v.State.NeedsAttention(), cmp.Or(next, v.Next)
 		state += "; " + v.What
 	}
@@ -384,42 +364,41 @@ func tenantLine(t Tenant, now time.Time) line {
 		usage.Bars = append(usage.Bars, Bar{Label: v.Source + ": " + v.What, Percent: v.Percent})
 	}
 	state = cmp.Or(strings.TrimPrefix(state, "; "), "Ready")
-	row := Row{Ill: ill, Cells: append(cells(t.Name, state), moment(since), Cell{Text: tidy(t.Status.Proxies)}, usage)}
+	row := Row{
+		Ill: ill, settling: !ill && state != "Ready", also: []string{state, t.Status.Endpoint},
+		Cells: append(cells(t.Name, state), moment(since), Cell{Text: tidy(t.Status.Proxies)}, usage),
+	}
 	about := about("kubectl mooring explain etcdstorage ", t.Name, "kubectl mooring status")
-	row.trouble.Fault = Fault{What: t.Name + ": " + state, Command: about, Since: row.Cells[2].At, Next: tidy(next)}
+	row.trouble = trouble{dated: dated, Fault: Fault{
+		What: t.Name + ": " + state, Command: about, Since: row.Cells[2].At, Next: tidy(next),
+	}}
 	if meta.IsStatusConditionTrue(t.Status.Conditions, "Reconciling") {
 		row.trouble.Who = "etcd-storage-operator"
 	}
-	return line{row: row, settling: !ill && state != "Ready", texts: []string{t.Name, state, t.Status.Proxies, t.Status.Endpoint}}
+	return row
 }
 
 func journalOf(w World, m matcher) List {
 	l := List{
-		Key: "journal", Title: "Recent steps", Problem: strings.Join(w.JournalProblems, "; "), Columns: []string{"When", "Component", "About", "Reason", "What"},
+		Key: "journal", Title: "Recent steps", Problem: strings.Join(w.JournalProblems, "; "),
+		Columns: []string{"When", "Component", "About", "Reason", "What"},
 	}
-	list := slices.Clone(w.Entries)
-	slices.SortFunc(list, func(a, b finding.Event) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Source, b.Source), cmp.Compare(a.About, b.About), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Count, b.Count))
-	})
+	list := slices.SortedFunc(slices.Values(w.Entries), finding.Event.Compare)
 	known := map[string]bool{}
 	for _, r := range w.Machines {
 		known[r.Machine] = true
 	}
-	lines := make([]line, len(list))
+	rows := make([]Row, len(list))
 	for i, e := range list {
-		text := e.Text
-		if e.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Count)
-		}
 		component := e.Source
 		if e.Unverified {
 			component = "unverified: " + component
 		}
-		row := Row{Ill: e.Warning && !e.Unverified, Cells: append([]Cell{moment(e.At)}, cells(component, e.About, e.Reason, text)...)}
+		rows[i] = Row{Ill: e.Warning && !e.Unverified,
+			Cells: append([]Cell{moment(e.At)}, cells(component, e.About, e.Reason, e.Said())...)}
 		if known[e.About] {
-			row.Cells[2].Machine = row.Cells[2].Text
+			rows[i].Cells[2].Machine = rows[i].Cells[2].Text
 		}
-		lines[i] = line{row: row, texts: []string{component, e.About, e.Reason, text}}
 	}
-	return m.list(l, "step", lines)
+	return m.list(l, "step", rows)
 }

@@ -39,22 +39,15 @@ func (c *Counts) add(v finding.State) {
 	c.ByVerdict[v]++
 }
 
-// worst is the rank of the worst verdict that occurs.
-func (c Counts) worst() int {
-	for _, v := range finding.States() {
-		if c.ByVerdict[v] > 0 {
-			return v.Rank()
-		}
-	}
-	return finding.Agree.Rank()
-}
-
 // Zone is the machines of a zone, those first that need attention, otherwise in the order of names.
 type Zone struct {
 	Name string `json:"name"`
+	// raw is the name as it is, by which zones are ordered: two may look the same.
+	raw string
 	Counts
 	Machines []Machine `json:"machines,omitempty"`
-	// Heat is the verdict of each machine as a digit, 0 the worst, in the order of names: where there are too many to name all.
+	// Heat is the verdict of each machine as a digit, 0 the worst, in the order of names: where there are too many to name
+	// all.
 	Heat string `json:"heat,omitempty"`
 	// Hidden is how many are counted above and not named.
 	Hidden int `json:"hidden,omitempty"`
@@ -89,9 +82,9 @@ func machinesOf(w World, m matcher) Machines {
 	out.Grouped = out.Total > MostShown
 	out.Summary = out.sentence(len(w.Machines), m)
 	shown := chosen(matched)
-	var zones []placed
+	var zones []Zone
 	for name, rows := range matched {
-		z := placed{name, Zone{Name: tidy(name)}}
+		z := Zone{Name: tidy(name), raw: name}
 		if out.Grouped && out.Total <= MostHeated {
 			z.Heat = heat(rows)
 		}
@@ -146,16 +139,10 @@ func chosen(matched map[string][]agreement.Row) map[string]bool {
 	return out
 }
 
-// placed is a zone with its name as it is, by which zones are ordered: two may look the same.
-type placed struct {
-	raw string
-	Zone
-}
-
 // place keeps as many zones as have a box, those that need attention before others, in the order of names.
-func (o *Machines) place(zones []placed) {
-	slices.SortFunc(zones, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.worst(), b.worst()), byZone(a, b))
+func (o *Machines) place(zones []Zone) {
+	slices.SortFunc(zones, func(a, b Zone) int {
+		return cmp.Or(a.ByVerdict.Worst().Rank()-b.ByVerdict.Worst().Rank(), byZone(a, b))
 	})
 	if len(zones) > MostZones {
 		rest := finding.Counts{}
@@ -166,18 +153,17 @@ func (o *Machines) place(zones []placed) {
 				rest[v] += n
 			}
 		}
-		o.More = fmt.Sprintf("%s more with %s: %s; filter to see them", prose.Plural(len(zones)-MostZones, "zone"), prose.Plural(machines, "machine"), rest)
+		o.More = fmt.Sprintf("%s more with %s: %s; filter to see them", prose.Plural(len(zones)-MostZones, "zone"),
+			prose.Plural(machines, "machine"), rest)
 		zones = zones[:MostZones]
 	}
 	slices.SortFunc(zones, byZone)
-	for _, z := range zones {
-		o.Zones = append(o.Zones, z.Zone)
-	}
+	o.Zones = zones
 }
 
 // byZone is the order of names, with those last that are none.
-func byZone(a, b placed) int {
-	last := func(z placed) int { return slices.Index([]string{noZone, noNode}, z.raw) }
+func byZone(a, b Zone) int {
+	last := func(z Zone) int { return slices.Index([]string{noZone, noNode}, z.raw) }
 	return cmp.Or(cmp.Compare(last(a), last(b)), prose.Natural(a.raw, b.raw))
 }
 
@@ -216,14 +202,16 @@ func machineTexts(r agreement.Row, zone string) []string {
 
 func tile(r agreement.Row) Machine {
 	t := Machine{Name: tidy(r.Machine), Verdict: r.Verdict, Sides: [][2]string{
-		{"Droplet", tidy(r.Droplet)}, {"Node", tidy(r.Node)}, {"Calico Node", tidy(r.CalicoNode)}, {"Reflector", tidy(r.Reflector)},
+		{"Droplet", tidy(r.Droplet)}, {"Node", tidy(r.Node)}, {"Calico Node", tidy(r.CalicoNode)},
+		{"Reflector", tidy(r.Reflector)},
 	}}
 	for i, f := range r.Findings {
 		if i == MostSaid {
 			t.Findings = append(t.Findings, finding.Verdict{State: f.State, What: fmt.Sprintf("and %d more", len(r.Findings)-i)})
 			break
 		}
-		t.Findings = append(t.Findings, finding.Verdict{State: f.State, What: tidy(f.What), Since: f.Since, Next: tidy(f.Next)})
+		t.Findings = append(t.Findings,
+			finding.Verdict{State: f.State, What: tidy(f.What), Since: f.Since, Next: tidy(f.Next)})
 	}
 	return t
 }

@@ -82,8 +82,8 @@ func small() ui.World {
 			}),
 			balancer("shop", "back", at(7), nil, func(b *ui.Balancer) {
 				b.Spec.LoadBalancerClass, b.Spec.ExternalTrafficPolicy = new("example.com/other"), corev1.ServiceExternalTrafficPolicyLocal
-			}),
-			balancer("a", "going", time.Time{}, []string{"203.0.113.3"}, gone(at(0))),
+			}, judged(finding.Disagree, "status.loadBalancer is empty", at(7))),
+			balancer("a", "going", time.Time{}, []string{"203.0.113.3"}, judged(finding.Settling, "it is being deleted", at(0))),
 		},
 		Volumes: someVolumes(),
 		Tenants: []ui.Tenant{
@@ -107,15 +107,11 @@ func balancer(namespace, name string, created time.Time, addresses []string, cha
 	for _, a := range addresses {
 		b.Status.LoadBalancer.Ingress = append(b.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
 	}
+	b.Verdict.State = finding.Agree
 	for _, change := range changes {
 		change(&b)
 	}
 	return b
-}
-
-// gone is a Service that is being deleted.
-func gone(at time.Time) func(*ui.Balancer) {
-	return func(b *ui.Balancer) { b.DeletionTimestamp = new(metav1.NewTime(at)) }
 }
 
 // tenant is an EtcdStorage with that condition Ready, without one if it has no status.
@@ -275,11 +271,14 @@ func TestHealthOfWaitsAndFindings(t *testing.T) {
 		"waits are not read":        {ui.World{WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 		"one waits":                 {ui.World{Waits: []finding.Verdict{{State: finding.Held, Next: "c"}, {State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "bad 1 confirmation awaited"},
 		"one is not acted on yet":   {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}}, "waits", "changing 1 confirmation not acted on yet"},
-		"a balancer is being made":  {without(balancer("", "", at(4), nil), balancer("", "", at(60), []string{"192.0.2.1"})), "balancers", "changing 1 of 2 settling"},
-		"a balancer was not made":   {without(balancer("", "", at(4), nil), balancer("", "", at(6), nil)), "balancers", "bad 1 of 2 need attention"},
-		"a Service without a time":  {without(ui.Balancer{}), "balancers", "bad 1 of 1 need attention"},
-		"a new Service being gone":  {without(balancer("", "", at(1), nil, gone(at(0)))), "balancers", "bad 1 of 1 need attention"},
-		"one confirmed, one unread": {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
+		"a balancer is being made": {without(
+			balancer("", "", at(4), nil, judged(finding.Settling, "it is new", at(4))), balancer("", "", at(60), []string{"192.0.2.1"}),
+		), "balancers", "changing 1 of 2 settling"},
+		"a balancer was not made": {without(
+			balancer("", "", at(4), nil), balancer("", "", at(6), nil, judged(finding.Disagree, "it is empty", at(6))),
+		), "balancers", "bad 1 of 2 need attention"},
+		"a Service that nobody judged": {without(ui.Balancer{}), "balancers", "bad 1 of 1 need attention"},
+		"one confirmed, one unread":    {ui.World{Waits: []finding.Verdict{{State: finding.Settling}}, WaitProblem: "forbidden"}, "waits", "unread forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -581,11 +580,13 @@ func TestTilesThatAreNotGoodByTheirRowsAlone(t *testing.T) {
 		want   ui.State
 	}{
 		"a deletion that hangs": {"balancers", func(w *ui.World) {
-			gone(at(60))(&w.Balancers[0])
+			judged(finding.Disagree, "it is being deleted", at(60))(&w.Balancers[0])
 		}, ui.Bad},
-		"a deletion": {"balancers", func(w *ui.World) { gone(at(1))(&w.Balancers[0]) }, ui.Good},
-		"half read":  {"balancers", func(w *ui.World) { w.BalancerProblem = "DigitalOcean: 403" }, ui.Unread},
-		"degraded":   {"reflectors", func(w *ui.World) { w.Topologies[0].Troubles = []string{"Degraded is True"} }, ui.Bad},
+		"a deletion": {"balancers", func(w *ui.World) {
+			judged(finding.Settling, "it is being deleted", at(1))(&w.Balancers[0])
+		}, ui.Changing},
+		"half read": {"balancers", func(w *ui.World) { w.BalancerProblem = "DigitalOcean: 403" }, ui.Unread},
+		"degraded":  {"reflectors", func(w *ui.World) { w.Topologies[0].Troubles = []string{"Degraded is True"} }, ui.Bad},
 	} {
 		w := well()
 		test.change(&w)

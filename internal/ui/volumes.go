@@ -27,50 +27,46 @@ type Volumes struct {
 // oldVolumes is how much longer ago than the rest the volumes may have been read: they are read less often.
 const oldVolumes = 5 * time.Minute
 
-// volumesOf is the volumes and the snapshots that nobody owns, what disagrees first. Above [agreement.FoldAbove] those that agree are counted and not named,
-// unless somebody looks for them.
+// volumesOf is the volumes and the snapshots that nobody owns, what disagrees first. Above [agreement.FoldAbove] those
+// that agree are counted and not named, unless somebody looks for them.
 func volumesOf(w World, m matcher) List {
 	l := List{
-		Key: "volumes", Title: "Volumes", Problem: w.Volumes.Problem, Columns: []string{"Claim", "Pods", "Machine", "Droplet", "GiB", "State", "Verdict", "What", "To do"},
+		Key: "volumes", Title: "Volumes", Problem: w.Volumes.Problem,
+		Columns: []string{"Claim", "Pods", "Machine", "Droplet", "GiB", "State", "Verdict", "What", "To do"},
 	}
 	if !w.Volumes.At.IsZero() {
 		at := w.Volumes.At.UTC()
 		l.Checked, l.Old = &at, w.ReadAt.Sub(at) > oldVolumes
 	}
-	rows := slices.Clone(w.Volumes.Volumes)
-	slices.SortFunc(rows, func(a, b volumes.Row) int {
-		return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), slices.CompareFunc(a.Cells(), b.Cells(), prose.Natural))
-	})
+	all, snapshots := slices.Clone(w.Volumes.Volumes), []volumes.Row{}
+	for _, s := range w.Volumes.Snapshots {
+		snapshots = append(snapshots, s.Row())
+	}
+	for _, list := range [][]volumes.Row{all, snapshots} {
+		slices.SortFunc(list, func(a, b volumes.Row) int {
+			return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), slices.CompareFunc(a.Cells(), b.Cells(), prose.Natural))
+		})
+	}
 	counts, folded := finding.Counts{}, 0
 	looks := m.narrows() || m.attention
-	fold := len(rows) > agreement.FoldAbove && !looks
-	var lines []line
-	for _, r := range rows {
+	fold := len(all) > agreement.FoldAbove && !looks
+	var rows []Row
+	for _, r := range slices.Concat(all, snapshots) {
 		counts[r.Verdict]++
 		if r.Verdict == finding.Agree && fold {
 			folded++
 			continue
 		}
-		lines = append(lines, volumeLine(r, w.Zones[r.Machine]))
+		rows = append(rows, volumeRow(r, w.Zones[r.Machine]))
 	}
-	snapshots := slices.Clone(w.Volumes.Snapshots)
-	slices.SortFunc(snapshots, func(a, b volumes.SnapshotRow) int {
-		return cmp.Or(prose.Natural(a.Name, b.Name), strings.Compare(a.ID, b.ID))
-	})
-	for _, s := range snapshots {
-		counts[s.Verdict]++
-		row := Row{Ill: s.Verdict.NeedsAttention(), Cells: cells("snapshot "+s.Name, "", "", "", fmt.Sprint(s.GiB), "snapshot", s.Verdict.String(), s.Finding.What, s.Finding.Next)}
-		row.Cells[0].ID = tidy(s.ID)
-		lines = append(lines, line{row: row.ofVolume(), texts: []string{s.Name, s.ID, s.Finding.What}})
-	}
-	slices.SortStableFunc(lines, func(a, b line) int { return order(a.row.Ill) - order(b.row.Ill) })
+	slices.SortStableFunc(rows, func(a, b Row) int { return order(a.Ill) - order(b.Ill) })
 	if len(counts) > 0 && l.Problem == "" {
 		l.Problem = strings.Join(some(w.Volumes.NotRead), "; ")
 	}
-	if len(rows) > 0 && !looks {
+	if len(all) > 0 && !looks {
 		l.Summary = tidy(w.Volumes.Summary())
 	}
-	l = m.list(l, "volume", lines)
+	l = m.list(l, "volume", rows)
 	if l.All += folded; folded > 0 {
 		l.More = strings.TrimPrefix(l.More+fmt.Sprintf("; %d that agree are not named: filter to see them", folded), "; ")
 	}
@@ -96,29 +92,32 @@ func order(ill bool) int {
 	return 1
 }
 
-// volumeLine is one volume as `kubectl mooring volumes` has it.
-func volumeLine(r volumes.Row, zone string) line {
+// volumeRow is one volume or snapshot as `kubectl mooring volumes` has it.
+func volumeRow(r volumes.Row, zone string) Row {
 	all := r.Cells()
 	var what, next []string
+	var since *time.Time
 	for _, f := range r.Findings {
-		what = append(what, f.What)
+		if what = append(what, f.What); since == nil {
+			since = f.Since
+		}
 		if f.Next != "" {
 			next = append(next, f.Next)
 		}
 	}
 	slices.Sort(next)
+	texts := append(all[:7:7], strings.Join(what, "; "), strings.Join(slices.Compact(next), "; "))
 	// What was not compared is in the tile, once.
-	row := Row{Ill: r.Verdict.NeedsAttention() && r.Verdict != finding.OneSide, Cells: cells(append(all[:7:7], strings.Join(what, "; "), strings.Join(slices.Compact(next), "; "))...)}
+	row := Row{Ill: r.Verdict.NeedsAttention() && r.Verdict != finding.OneSide, Cells: cells(texts...), zone: zone,
+		also: append(all, next...)}
 	row.Cells[0].ID = tidy(r.ID)
 	if r.Machine != "" {
 		row.Cells[2].Machine = row.Cells[2].Text
 	}
-	return line{row: row.ofVolume(), texts: append(all, strings.Join(next, "\n")), zone: zone}
-}
-
-// ofVolume is the row with what is told of a volume or a snapshot.
-func (r Row) ofVolume() Row {
-	c := r.Cells
-	r.trouble.Fault = Fault{What: strings.TrimSuffix(c[0].Text+" "+c[6].Text+": "+c[7].Text, ": "), Command: "kubectl mooring volumes", Next: c[8].Text}
-	return r
+	c := row.Cells
+	row.trouble = trouble{dated: true, Fault: Fault{
+		What: strings.TrimSuffix(c[0].Text+" "+c[6].Text+": "+c[7].Text, ": "), Since: since,
+		Command: "kubectl mooring volumes", Next: c[8].Text,
+	}}
+	return row
 }

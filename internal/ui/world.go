@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/topology"
 )
 
-// World is what was read of a cluster. The order of its lists does not matter. Machines have been read wholly; of each other part a problem says why
-// it could not be read, "" if it was.
+// World is what was read of a cluster. The order of its lists does not matter. Machines have been read wholly; of each
+// other part a problem says why it could not be read, "" if it was.
 type World struct {
 	// Cluster is what the kubeconfig calls it.
 	Cluster string
@@ -73,8 +73,8 @@ type Balancer struct {
 
 	// ID is the load balancer's at DigitalOcean, "" if the Service does not say.
 	ID string
-	// Problem is why the load balancer is not what the Service asks for, "" if nothing shows that.
-	Problem string
+	// Verdict is what is known of the load balancer, as kubectl mooring explain service has it.
+	Verdict finding.Verdict
 }
 
 // Excluded is a Node that is not a target, and why.

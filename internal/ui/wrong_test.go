@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,5 +122,35 @@ func TestNaturalOrder(t *testing.T) {
 	w.Zones = nil
 	if got := ui.Names(w, ui.Filter{})["no zone"]; !slices.Equal(got, []string{"n-1", "n-2", "n-10"}) {
 		t.Errorf("squares: %v", got)
+	}
+}
+
+// judged is a load balancer with that verdict.
+func judged(state finding.State, what string, since time.Time) func(*ui.Balancer) {
+	return func(b *ui.Balancer) {
+		b.Verdict = finding.Verdict{State: state, What: what, Since: &since, Next: "see why"}
+	}
+}
+
+// A tenant of which some proxies are not ready for longer than its operator takes is wrong, with its age and what to do.
+func TestTenantThatIsPartlyReadyForLong(t *testing.T) {
+	t.Parallel()
+	for minutes, want := range map[int]string{5: "changing", 25: "bad"} {
+		since := metav1.NewTime(at(minutes))
+		w := ui.World{ReadAt: at(0), CheckedAt: at(0), Tenants: []ui.Tenant{
+			tenant("a", metav1.Condition{Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(600))}, func(t *ui.Tenant) {
+				t.Spec.Replicas, t.Status.ReadyReplicas = 3, 1
+				t.Status.Conditions = append(t.Status.Conditions,
+					metav1.Condition{Type: "Reconciling", Status: metav1.ConditionTrue, LastTransitionTime: since})
+			}),
+		}}
+		text := ui.Text(w, 120, finding.Plain)
+		if !strings.Contains(text, "Tenants of etcd     "+want) {
+			t.Errorf("after %d minutes:\n%s", minutes, text)
+		}
+		const age = "  ! a: 2 of 3 proxies are not ready (since 25m)\n    to do: kubectl get pods -A -l etcd.mooring.dev/storage=a\n"
+		if bad := want == "bad"; strings.Contains(text, age) != bad {
+			t.Errorf("after %d minutes:\n%s", minutes, text)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/platform/prose"
 )
@@ -22,7 +23,8 @@ type Row struct {
 	// Claim and Pods are namespace/name.
 	Claim string   `json:"claim,omitempty"`
 	Pods  []string `json:"pods,omitempty"`
-	// Machine is the Node that the volume is attached to, or its Pod runs on; Droplet is what DigitalOcean says that it is attached to, 0 for nothing.
+	// Machine is the Node that the volume is attached to, or its Pod runs on; Droplet is what DigitalOcean says that it is
+	// attached to, 0 for nothing.
 	Machine string `json:"machine,omitempty"`
 	Droplet int    `json:"droplet,omitempty"`
 	GiB     int64  `json:"gib"`
@@ -41,6 +43,7 @@ const (
 	Unclaimed = "unclaimed"
 	Gone      = "gone"
 	Pending   = "pending"
+	snapshot  = "snapshot"
 )
 
 // SnapshotRow is a snapshot that one side has alone.
@@ -51,6 +54,13 @@ type SnapshotRow struct {
 	GiB     int64           `json:"gib"`
 	Verdict finding.State   `json:"verdict"`
 	Finding finding.Verdict `json:"finding"`
+}
+
+// Row is the snapshot as a line of the table of volumes.
+func (s SnapshotRow) Row() Row {
+	return Row{
+		Volume: s.Name, ID: s.ID, GiB: s.GiB, State: snapshot, Verdict: s.Verdict, Findings: []finding.Verdict{s.Finding},
+	}
 }
 
 // Totals are sums in GiB, which is what DigitalOcean charges for.
@@ -89,7 +99,7 @@ type index struct {
 	claims  map[string]Claim
 	nodes   map[string]Node
 	droplet map[int]string
-	cloud   map[string]Volume
+	cloud   map[string]volume.Observed
 	// read reports whether DigitalOcean was read.
 	read bool
 	// visible reports whether DigitalOcean shows any of the cluster's volumes.
@@ -97,7 +107,8 @@ type index struct {
 }
 
 func indexed(w World) index {
-	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{}, cloud: map[string]Volume{}, read: w.Cloud.Side == (finding.Side{})}
+	x := index{World: w, claims: map[string]Claim{}, nodes: map[string]Node{}, droplet: map[int]string{},
+		cloud: map[string]volume.Observed{}, read: w.Cloud.Side == (finding.Side{})}
 	for _, c := range w.Claims {
 		x.claims[c.Name] = c
 	}
@@ -148,11 +159,15 @@ func Compare(w World) Report {
 		r.Totals.Unclaimed += row.GiB
 	}
 	for i := range r.Volumes {
-		r.Volumes[i].judge(x.read)
+		row := &r.Volumes[i]
+		row.Verdict = finding.WorstOf(row.Findings,
+			map[bool]finding.State{true: finding.Agree, false: finding.OneSide}[x.read])
+		slices.Sort(row.Pods)
 	}
 	x.snapshots(&r, known, tags)
 	for _, side := range [][2]string{ // of these only DigitalOcean must have been asked
-		{"DigitalOcean", cmp.Or(w.Cloud.Problem, w.Cloud.NotAsked)}, {"snapshots at DigitalOcean", w.Cloud.SnapshotsSide.Problem},
+		{"DigitalOcean", cmp.Or(w.Cloud.Problem, w.Cloud.NotAsked)},
+		{"snapshots at DigitalOcean", w.Cloud.SnapshotsSide.Problem},
 		{"VolumeSnapshotContents", w.ContentsSide.Problem},
 	} {
 		if side[1] != "" {
@@ -160,26 +175,15 @@ func Compare(w World) Report {
 		}
 	}
 	slices.SortFunc(r.Volumes, func(a, b Row) int {
-		return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), prose.Natural(a.Claim, b.Claim), prose.Natural(a.Volume, b.Volume), strings.Compare(a.ID, b.ID))
+		return cmp.Or(a.Verdict.Rank()-b.Verdict.Rank(), prose.Natural(a.Claim, b.Claim), prose.Natural(a.Volume, b.Volume),
+			strings.Compare(a.ID, b.ID))
 	})
-	slices.SortFunc(r.Snapshots, func(a, b SnapshotRow) int { return cmp.Or(prose.Natural(a.Name, b.Name), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(r.Snapshots,
+		func(a, b SnapshotRow) int { return cmp.Or(prose.Natural(a.Name, b.Name), strings.Compare(a.ID, b.ID)) })
 	return r
 }
 
-// judge sets the verdict: the worst finding, or that nothing was compared.
-func (r *Row) judge(compared bool) {
-	r.Verdict = finding.Agree
-	if !compared {
-		r.Verdict = finding.OneSide
-	}
-	for _, f := range r.Findings {
-		if f.State.Rank() < r.Verdict.Rank() {
-			r.Verdict = f.State
-		}
-	}
-	slices.Sort(r.Pods)
-}
-
+// find adds a finding.
 func (r *Row) find(verdict finding.State, next, format string, args ...any) {
 	r.Findings = append(r.Findings, finding.Verdict{State: verdict, What: fmt.Sprintf(format, args...), Next: next})
 }
@@ -198,15 +202,16 @@ func (x index) row(v PersistentVolume) Row {
 	x.claimed(&r, v)
 	if x.there(&r, v) {
 		at := x.cloud[v.ID]
-		r.Droplet, r.GiB = at.Droplet, max(r.GiB, at.GiB)
-		if name := x.droplet[at.Droplet]; at.Droplet != 0 && name != "" {
+		r.Droplet, r.GiB = at.AttachedTo(), max(r.GiB, int64(at.Size))
+		if name := x.droplet[r.Droplet]; r.Droplet != 0 && name != "" {
 			r.Machine = name
 		}
-		x.attached(&r, at, pods, attachments)
+		x.attached(&r, pods, attachments)
 	}
 	for _, a := range attachments {
-		if a.Problem != "" {
-			r.find(finding.Disagree, "kubectl mooring explain node "+a.Node, "node %s: %s", a.Node, a.Problem)
+		if f := a.Judge(x.Now); f.State == finding.Disagree {
+			f.What, f.Next = "node "+a.Node+": "+f.What, "kubectl mooring explain node "+a.Node
+			r.Findings = append(r.Findings, f)
 		}
 	}
 	switch {
@@ -221,7 +226,8 @@ func (x index) row(v PersistentVolume) Row {
 
 // podsOf are the Pods that use a volume.
 func (x index) podsOf(v PersistentVolume) []Pod {
-	return slices.DeleteFunc(slices.Clone(x.Pods), func(p Pod) bool { return v.Claim == "" || !slices.Contains(p.Claims, v.Claim) })
+	return slices.DeleteFunc(slices.Clone(x.Pods),
+		func(p Pod) bool { return v.Claim == "" || !slices.Contains(p.Claims, v.Claim) })
 }
 
 // attachmentsOf are the VolumeAttachments of a volume.
@@ -239,10 +245,12 @@ func (x index) claimed(r *Row, v PersistentVolume) {
 		x.going(r, v)
 	case v.Phase == "Released" || v.Phase == "Failed":
 		r.State = Released
-		r.find(finding.Disagree, "kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if its data is no longer needed",
+		r.find(finding.Disagree,
+			"kubectl delete pv "+v.Name+", and then the volume at DigitalOcean, if its data is no longer needed",
 			"no claim uses it: its claim is deleted, and the PersistentVolume is kept (%s, %s)", v.Phase, v.Reclaim)
 	case lost:
-		r.find(finding.Disagree, "create the claim again with volumeName "+v.Name+", or delete the PersistentVolume", "its claim %s does not exist, or is another one", v.Claim)
+		r.find(finding.Disagree, "create the claim again with volumeName "+v.Name+", or delete the PersistentVolume",
+			"its claim %s does not exist, or is another one", v.Claim)
 	case v.Claim == "":
 		r.State = Released
 		r.find(finding.Disagree, "claim it by volumeName "+v.Name+", or delete it", "no claim uses it")
@@ -257,9 +265,11 @@ func (x index) going(r *Row, v PersistentVolume) {
 		r.find(finding.Disagree, "delete the claim too, if its data is no longer needed: it goes with the PersistentVolume",
 			"the PersistentVolume is being deleted, and waits for its claim to go")
 	case late:
-		r.find(finding.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s", prose.Span(x.Now.Sub(v.Since)))
+		r.find(finding.Disagree, "see the log of the driver's provisioner", "it has not been deleted for %s",
+			prose.Span(x.Now.Sub(v.Since)))
 	case v.Deleting:
-		r.find(finding.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume", "the PersistentVolume is being deleted")
+		r.find(finding.Settling, "the driver deletes the volume, and then Kubernetes the PersistentVolume",
+			"the PersistentVolume is being deleted")
 	default:
 		r.find(finding.Settling, "the driver deletes it", "its claim is deleted")
 	}
@@ -281,10 +291,12 @@ func (x index) there(r *Row, v PersistentVolume) bool {
 		if n := len(x.Volumes); n > 1 {
 			what = fmt.Sprintf("none of the cluster's %d volumes is visible to this token, so their state is unknown", n)
 		}
-		r.find(finding.Unknown, "check whether the token belongs to the cluster's account and has the scope block_storage:read", "%s", what)
+		r.find(finding.Unknown,
+			"check whether the token belongs to the cluster's account and has the scope block_storage:read", "%s", what)
 	case asked && answer.Gone:
 		r.State = Gone
-		r.find(finding.Disagree, "restore it from a snapshot or a backup", "its volume is gone: DigitalOcean responds with 404 for its ID")
+		r.find(finding.Disagree, "restore it from a snapshot or a backup",
+			"its volume is gone: DigitalOcean responds with 404 for its ID")
 	case asked:
 		r.find(finding.Unknown, "", "it is not in the list of volumes, and reading it by ID failed: %s", answer.Problem)
 	default:
@@ -294,25 +306,28 @@ func (x index) there(r *Row, v PersistentVolume) bool {
 }
 
 // attached compares where a volume is attached with where its Pods are.
-func (x index) attached(r *Row, at Volume, pods []Pod, attachments []Attachment) {
-	if at.Droplet == 0 {
+func (x index) attached(r *Row, pods []Pod, attachments []Attachment) {
+	if r.Droplet == 0 {
 		x.detached(r, pods, attachments)
 		return
 	}
-	node, ours := x.droplet[at.Droplet]
+	node, ours := x.droplet[r.Droplet]
 	noted := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node })
 	switch {
 	case !ours:
-		r.find(finding.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it", "it is attached to droplet %d, which is not a machine of this cluster", at.Droplet)
+		r.find(finding.Disagree, "detach it in DigitalOcean's panel, if that droplet does not need it",
+			"it is attached to droplet %d, which is not a machine of this cluster", r.Droplet)
 	case !noted:
-		r.find(finding.Disagree, "detach it in DigitalOcean's panel", "it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
+		r.find(finding.Disagree, "detach it in DigitalOcean's panel",
+			"it is attached to %s, and Kubernetes does not know (no VolumeAttachment)", node)
 	case len(pods) == 0:
 		x.leaving(r, node, attachments)
 	}
 	for _, p := range pods {
 		if p.Node != "" && p.Node != node {
-			r.find(finding.Disagree, "kubectl mooring explain node "+cmp.Or(node, p.Node), "Pod %s is on %s, and the volume is attached to %s", p.Name, p.Node,
-				cmp.Or(node, fmt.Sprintf("droplet %d", at.Droplet)))
+			r.find(finding.Disagree, "kubectl mooring explain node "+cmp.Or(node, p.Node),
+				"Pod %s is on %s, and the volume is attached to %s", p.Name, p.Node,
+				cmp.Or(node, fmt.Sprintf("droplet %d", r.Droplet)))
 		}
 	}
 }
@@ -325,11 +340,12 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 		case x.Now.Sub(p.Created) < patience && !p.Running:
 			r.find(finding.Settling, "the driver attaches it", "Pod %s waits for it on %s", p.Name, p.Node)
 		default:
-			r.find(finding.Disagree, "kubectl mooring explain node "+p.Node, "Pod %s is on %s, and the volume is attached to nothing", p.Name, p.Node)
+			r.find(finding.Disagree, "kubectl mooring explain node "+p.Node,
+				"Pod %s is on %s, and the volume is attached to nothing", p.Name, p.Node)
 		}
 	}
 	for _, a := range attachments {
-		if a.Attached && !a.Deleting && !a.Late && len(pods) == 0 {
+		if a.Attached && !a.Deleting && !a.Changing && len(pods) == 0 {
 			r.find(finding.Disagree, "", "Kubernetes reports it as attached to %s, and DigitalOcean as not attached", a.Node)
 		}
 	}
@@ -337,20 +353,19 @@ func (x index) detached(r *Row, pods []Pod, attachments []Attachment) {
 
 // leaving is about a volume on a machine that has no Pod of it any more.
 func (x index) leaving(r *Row, node string, attachments []Attachment) {
-	if slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Late }) {
+	a := attachments[slices.IndexFunc(attachments, func(a Attachment) bool { return a.Node == node })]
+	switch {
+	case a.Changing:
 		r.find(finding.Settling, "its Pod starts", "it has just been attached to %s", node)
-		return
-	}
-	if n := x.nodes[node]; !n.Ready {
-		r.find(finding.Disagree, "kubectl mooring explain node "+node, "it is attached to %s, which is not ready and has no Pod of it", node)
-		return
-	}
-	deleting := slices.ContainsFunc(attachments, func(a Attachment) bool { return a.Node == node && a.Deleting })
-	if deleting {
+	case !x.nodes[node].Ready:
+		r.find(finding.Disagree, "kubectl mooring explain node "+node,
+			"it is attached to %s, which is not ready and has no Pod of it", node)
+	case a.Deleting && a.Judge(x.Now).State == finding.Settling:
 		r.find(finding.Settling, "the driver detaches it", "it is being detached from %s", node)
-		return
+	case !a.Deleting: // else it has been for too long, which is said already
+		r.find(finding.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log",
+			"it is attached to %s, which has no Pod of it", node)
 	}
-	r.find(finding.Disagree, "kube-controller-manager detaches it in a minute or two; if not, see its log", "it is attached to %s, which has no Pod of it", node)
 }
 
 // withoutVolume are the claims that have no PersistentVolume, yet or any more.
@@ -389,7 +404,8 @@ func (x index) lost(c Claim) Row {
 	next := "restore it from a snapshot or a backup"
 	for _, v := range x.Cloud.Volumes { // the driver names its volumes as their PersistentVolumes
 		if v.Name == c.Volume {
-			next = "DigitalOcean still has volume " + v.ID + " of that name: create its PersistentVolume again, and then the claim"
+			next = "DigitalOcean still has volume " + v.ID +
+				" of that name: create its PersistentVolume again, and then the claim"
 		}
 	}
 	r.find(finding.Disagree, next, "its PersistentVolume %s is gone", c.Volume)
@@ -407,7 +423,8 @@ func (x index) waiting(c Claim) Row {
 		r.find(finding.Settling, "the driver makes the volume", "it has no volume yet")
 	default:
 		namespace, name, _ := strings.Cut(c.Name, "/")
-		r.find(finding.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has had no volume for %s", prose.Span(x.Now.Sub(c.Created)))
+		r.find(finding.Disagree, "kubectl -n "+namespace+" describe pvc "+name, "it has had no volume for %s",
+			prose.Span(x.Now.Sub(c.Created)))
 	}
 	return r
 }
@@ -429,8 +446,11 @@ func (x index) tags() map[string]bool {
 }
 
 // unclaimed is a volume that Kubernetes does not have, and whether it is, or may be, this cluster's.
-func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
-	r = Row{Volume: v.Name, ID: v.ID, Droplet: v.Droplet, GiB: v.GiB, State: Unclaimed, Machine: x.droplet[v.Droplet]}
+func (x index) unclaimed(v volume.Observed, tags map[string]bool) (r Row, ours bool) {
+	r = Row{
+		Volume: v.Name, ID: v.ID, Droplet: v.AttachedTo(), GiB: int64(v.Size), State: Unclaimed,
+		Machine: x.droplet[v.AttachedTo()],
+	}
 	const next = "delete it in DigitalOcean's panel, if its data is no longer needed"
 	cluster, another := false, false
 	for _, tag := range v.Tags {
@@ -444,10 +464,11 @@ func (x index) unclaimed(v Volume, tags map[string]bool) (r Row, ours bool) {
 		r.find(finding.Settling, "the driver records it", "it has just been made, and no PersistentVolume has it yet")
 	case cluster:
 		r.find(finding.Disagree, next, "no claim uses it: it has the tag of this cluster, and no PersistentVolume has it")
-	case another || !made || v.Droplet != 0:
+	case another || !made || r.Droplet != 0:
 		return r, false
 	default:
-		r.find(finding.Unknown, next+" in any cluster of the account", "no claim in this cluster uses it; it has no cluster's tag, so that it may be another cluster's")
+		r.find(finding.Unknown, next+" in any cluster of the account",
+			"no claim in this cluster uses it; it has no cluster's tag, so that it may be another cluster's")
 	}
 	return r, true
 }
@@ -470,30 +491,31 @@ func (x index) snapshots(r *Report, known, tags map[string]bool) {
 		if !ours {
 			continue // another cluster's, or one of a volume that is gone: nobody can say
 		}
-		r.Totals.Snapshots += s.GiB
+		r.Totals.Snapshots += int64(s.MinSize)
 		if owned[s.ID] || x.ContentsSide.Problem != "" {
 			continue
 		}
 		f := x.nobodys(s)
-		r.Snapshots = append(r.Snapshots, SnapshotRow{Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: s.GiB, Verdict: f.State, Finding: f})
+		r.Snapshots = append(r.Snapshots,
+			SnapshotRow{Name: s.Name, ID: s.ID, Volume: s.Volume, GiB: int64(s.MinSize), Verdict: f.State, Finding: f})
 	}
 }
 
-// clonePrefix begins the name of the snapshot by way of which the driver makes a volume from another one; the volume's
-// name follows (CloneSnapshot of package docloud/volume).
-const clonePrefix = "clone-"
-
 // nobodys is what to say of a snapshot that no VolumeSnapshotContent has.
-func (x index) nobodys(s Snapshot) finding.Verdict {
-	if i := slices.IndexFunc(x.Claims, func(c Claim) bool { return c.Volume == "" && s.Name == clonePrefix+"pvc-"+c.UID }); i >= 0 {
-		return finding.Verdict{State: finding.Settling, What: "claim " + x.Claims[i].Name + " is being made of it", Next: "the driver removes it then"}
+func (x index) nobodys(s volume.Snapshot) finding.Verdict {
+	if i := slices.IndexFunc(x.Claims,
+		func(c Claim) bool { return c.Volume == "" && s.Name == volume.CloneSnapshot("pvc-"+c.UID) }); i >= 0 {
+		return finding.Verdict{State: finding.Settling, What: "claim " + x.Claims[i].Name + " is being made of it",
+			Next: "the driver removes it then"}
 	}
-	f := finding.Verdict{State: finding.Disagree, What: "no VolumeSnapshotContent has it", Next: "delete it in DigitalOcean's panel, if nobody needs it"}
+	f := finding.Verdict{State: finding.Disagree, What: "no VolumeSnapshotContent has it",
+		Next: "delete it in DigitalOcean's panel, if nobody needs it"}
 	switch {
 	case x.ContentsSide.NotAsked != "":
 		f.What += ", and the cluster has no such kind"
 	case x.Now.Sub(s.Created) < patience:
-		return finding.Verdict{State: finding.Settling, What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
+		return finding.Verdict{State: finding.Settling,
+			What: "it has just been made, and no VolumeSnapshotContent has it yet", Next: "the driver records it"}
 	}
 	for _, c := range x.Contents {
 		if c.Handle != "" || c.Volume != "" && c.Volume != s.Volume {
@@ -504,13 +526,15 @@ func (x index) nobodys(s Snapshot) finding.Verdict {
 			return finding.Verdict{State: finding.Settling, Next: "the driver notes it", What: what}
 		}
 		f.What += "; " + what // the driver would have noted it by now
-		f.Next = "kubectl describe volumesnapshotcontent " + c.Name + "; delete the snapshot in DigitalOcean's panel when that does not wait for it"
+		f.Next = "kubectl describe volumesnapshotcontent " + c.Name +
+			"; delete the snapshot in DigitalOcean's panel when that does not wait for it"
 		break
 	}
 	return f
 }
 
-// RowOf is the row of a claim that is bound to that volume, or to none: a PersistentVolume of an earlier claim of the same name is not its volume.
+// RowOf is the row of a claim that is bound to that volume, or to none: a PersistentVolume of an earlier claim of the
+// same name is not its volume.
 func RowOf(rows []Row, claim, volume string) *Row {
 	var bound *Row
 	for i, r := range rows {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -40,7 +41,7 @@ func well() volumes.World {
 		},
 		Nodes: []volumes.Node{{Name: "worker-1", Droplet: 101, Ready: true}, {Name: "worker-2", Droplet: 102, Ready: true}},
 		Cloud: volumes.Cloud{
-			Volumes: []volumes.Volume{{ID: "v1", Name: "pvc-1", Description: volumes.Description, GiB: 10, Droplet: 101, Tags: []string{"k8s:ours"}, Created: now.Add(-time.Hour)}},
+			Volumes: []volume.Observed{{ID: "v1", Name: "pvc-1", Description: volumes.Description, Size: 10, Droplets: []int{101}, Tags: []string{"k8s:ours"}, Created: now.Add(-time.Hour)}},
 			Answers: map[string]volumes.Answer{},
 		},
 	}
@@ -66,22 +67,31 @@ func TestFindings(t *testing.T) {
 		"all is well":            {func(*volumes.World) {}, volumes.InUse, finding.Agree, ""},
 		"nobody was asked":       {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{NotAsked: "there is no token"}} }, volumes.InUse, finding.OneSide, ""},
 		"it cannot be read":      {func(w *volumes.World) { w.Cloud = volumes.Cloud{Side: finding.Side{Problem: "401"}} }, volumes.InUse, finding.OneSide, ""},
-		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = nil, nil, 0 }, volumes.Idle, finding.Agree, ""},
+		"no Pod, idle":           {func(w *volumes.World) { w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplets = nil, nil, nil }, volumes.Idle, finding.Agree, ""},
 		"attached without a Pod": {func(w *volumes.World) { w.Pods = nil }, volumes.Attached, finding.Disagree, "it is attached to worker-1, which has no Pod of it"},
 		"being detached":         {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting = nil, true }, volumes.Attached, finding.Settling, "being detached from worker-1"},
 		"attached to a machine that is down": {func(w *volumes.World) { w.Pods, w.Attachments[0].Deleting, w.Nodes[0].Ready = nil, true, false }, volumes.Attached, finding.Disagree,
 			"worker-1, which is not ready and has no Pod of it"},
-		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 999 }, volumes.InUse, finding.Disagree, "droplet 999, which is not a machine of this cluster"},
+		"attached to somebody else's droplet": {func(w *volumes.World) { w.Cloud.Volumes[0].Droplets = []int{999} }, volumes.InUse, finding.Disagree, "droplet 999, which is not a machine of this cluster"},
 		"attached by hand":                    {func(w *volumes.World) { w.Attachments = nil }, volumes.InUse, finding.Disagree, "Kubernetes does not know (no VolumeAttachment)"},
 		"the Pod is elsewhere": {func(w *volumes.World) { w.Pods[0].Node, w.Pods[0].Running = "worker-2", false }, volumes.InUse, finding.Disagree,
 			"Pod shop/db-0 is on worker-2, and the volume is attached to worker-1"},
 		"not attached yet": {func(w *volumes.World) {
-			w.Pods[0].Running, w.Pods[0].Created, w.Cloud.Volumes[0].Droplet = false, now.Add(-time.Minute), 0
+			w.Pods[0].Running, w.Pods[0].Created, w.Cloud.Volumes[0].Droplets = false, now.Add(-time.Minute), nil
 		}, volumes.InUse, finding.Settling, "waits for it on worker-1"},
-		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplet = 0 }, volumes.InUse, finding.Disagree, "attached to nothing"},
-		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplet = nil, 0 }, volumes.Attached, finding.Disagree, "Kubernetes reports it as attached to worker-1, and DigitalOcean as not attached"},
+		"never attached":        {func(w *volumes.World) { w.Cloud.Volumes[0].Droplets = nil }, volumes.InUse, finding.Disagree, "attached to nothing"},
+		"it is not attached":    {func(w *volumes.World) { w.Pods, w.Cloud.Volumes[0].Droplets = nil, nil }, volumes.Attached, finding.Disagree, "Kubernetes reports it as attached to worker-1, and DigitalOcean as not attached"},
 		"it cannot be attached": {func(w *volumes.World) { w.Attachments[0].Problem = "it cannot be attached: 422" }, volumes.InUse, finding.Disagree, "node worker-1: it cannot be attached: 422"},
-		"gone by 404":           {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, finding.Disagree, "its volume is gone: DigitalOcean responds with 404"},
+		"it is still not attached": {func(w *volumes.World) {
+			w.Attachments[0].Attached, w.Attachments[0].Since, w.Cloud.Volumes[0].Droplets = false, now.Add(-time.Hour), nil
+		}, volumes.InUse, finding.Disagree, "node worker-1: it is still not attached"},
+		"it is still not detached": {func(w *volumes.World) {
+			w.Pods, w.Attachments[0].Deleting, w.Attachments[0].Since = nil, true, now.Add(-10*time.Minute)
+		}, volumes.Attached, finding.Disagree, "node worker-1: it is still not detached"},
+		"being detached, not long": {func(w *volumes.World) {
+			w.Pods, w.Attachments[0].Deleting, w.Attachments[0].Since = nil, true, now.Add(-9*time.Minute)
+		}, volumes.Attached, finding.Settling, "being detached from worker-1"},
+		"gone by 404": {func(w *volumes.World) { lose(w, volumes.Answer{Gone: true}, true) }, volumes.Gone, finding.Disagree, "its volume is gone: DigitalOcean responds with 404"},
 		"a list lacks it": {func(w *volumes.World) {
 			lose(w, volumes.Answer{}, true)
 			delete(w.Cloud.Answers, "v1")
@@ -102,7 +112,7 @@ func TestFindings(t *testing.T) {
 		}, volumes.Attached, finding.Settling, "it has just been attached to worker-1"},
 		"attached since DigitalOcean was read": {func(w *volumes.World) {
 			again := w.Attachments
-			w.Attachments, w.Pods, w.Cloud.Volumes[0].Droplet = nil, nil, 0
+			w.Attachments, w.Pods, w.Cloud.Volumes[0].Droplets = nil, nil, nil
 			w.Again(again)
 		}, volumes.Attached, finding.Agree, ""},
 		"detached in between": {func(w *volumes.World) {
@@ -114,13 +124,13 @@ func TestFindings(t *testing.T) {
 		}, volumes.Released, finding.Disagree,
 			"no claim uses it: its claim is deleted"},
 		"its claim is deleted and it goes": {func(w *volumes.World) {
-			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", nil, nil, nil, 0
+			w.Volumes[0].Phase, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplets = "Released", nil, nil, nil, nil
 		}, volumes.Released, finding.Settling, "its claim is deleted"},
 		"its claim is deleted and it does not go": {func(w *volumes.World) {
-			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Hour), nil, nil, nil, 0
+			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplets = "Released", now.Add(-time.Hour), nil, nil, nil, nil
 		}, volumes.Released, finding.Disagree, "it has not been deleted for 60m"},
 		"its claim has just been deleted": {func(w *volumes.World) {
-			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "Released", now.Add(-time.Minute), nil, nil, nil, 0
+			w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplets = "Released", now.Add(-time.Minute), nil, nil, nil, nil
 		}, volumes.Released, finding.Settling, "its claim is deleted"},
 		"it is being deleted for long": {func(w *volumes.World) {
 			w.Volumes[0].Deleting, w.Volumes[0].Phase, w.Volumes[0].Since, w.Claims, w.Pods, w.Attachments = true, "Released", now.Add(-time.Hour), nil, nil, nil
@@ -129,7 +139,7 @@ func TestFindings(t *testing.T) {
 			finding.Disagree, "the PersistentVolume is being deleted, and waits for its claim to go"},
 		"its claim is another one": {func(w *volumes.World) { w.Claims[0].UID = "u2" }, volumes.InUse, finding.Disagree, "its claim shop/data does not exist, or is another one"},
 		"it never had a claim": {func(w *volumes.World) {
-			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplet = "", nil, nil, nil, 0
+			w.Volumes[0].Claim, w.Claims, w.Pods, w.Attachments, w.Cloud.Volumes[0].Droplets = "", nil, nil, nil, nil
 		}, volumes.Released, finding.Disagree, "no claim uses it"},
 		"it is deleted at this time": {func(w *volumes.World) {
 			w.Volumes[0].Deleting, w.Pods, w.Attachments, w.Cloud.Volumes = true, nil, nil, nil
@@ -170,21 +180,21 @@ func TestUnclaimed(t *testing.T) {
 	t.Parallel()
 	old := now.Add(-time.Hour)
 	for name, test := range map[string]struct {
-		volume  volumes.Volume
+		volume  volume.Observed
 		verdict finding.State // "" for another's
 	}{
-		"the cluster's tag":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:ours"}, Created: old}, finding.Disagree},
-		"on a machine of it":   {volumes.Volume{Name: "data", Droplet: 102, Created: old}, finding.Disagree},
-		"no tag":               {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: old}, finding.Unknown},
-		"just made":            {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Created: now.Add(-time.Minute)}, finding.Settling},
-		"another cluster's":    {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:theirs"}, Created: old}, ""},
-		"not of a driver":      {volumes.Volume{Name: "backups", Created: old}, ""},
-		"on another's droplet": {volumes.Volume{Name: "pvc-x", Description: volumes.Description, Droplet: 999, Created: old}, ""},
+		"the cluster's tag":    {volume.Observed{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:ours"}, Created: old}, finding.Disagree},
+		"on a machine of it":   {volume.Observed{Name: "data", Droplets: []int{102}, Created: old}, finding.Disagree},
+		"no tag":               {volume.Observed{Name: "pvc-x", Description: volumes.Description, Created: old}, finding.Unknown},
+		"just made":            {volume.Observed{Name: "pvc-x", Description: volumes.Description, Created: now.Add(-time.Minute)}, finding.Settling},
+		"another cluster's":    {volume.Observed{Name: "pvc-x", Description: volumes.Description, Tags: []string{"k8s:theirs"}, Created: old}, ""},
+		"not of a driver":      {volume.Observed{Name: "backups", Created: old}, ""},
+		"on another's droplet": {volume.Observed{Name: "pvc-x", Description: volumes.Description, Droplets: []int{999}, Created: old}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := well()
-			test.volume.ID, test.volume.GiB = "x", 5
+			test.volume.ID, test.volume.Size = "x", 5
 			w.Cloud.Volumes = append(w.Cloud.Volumes, test.volume)
 			r := volumes.Compare(w)
 			var got finding.State
@@ -212,7 +222,7 @@ func TestLost(t *testing.T) {
 			State: finding.Disagree, What: "its PersistentVolume pvc-9 is gone", Next: "restore it from a snapshot or a backup",
 		}},
 		"gone from Kubernetes alone": {func(w *volumes.World) {
-			w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{ID: "v9", Name: "pvc-9"})
+			w.Cloud.Volumes = append(w.Cloud.Volumes, volume.Observed{ID: "v9", Name: "pvc-9"})
 		}, finding.Verdict{
 			State: finding.Disagree, What: "its PersistentVolume pvc-9 is gone",
 			Next: "DigitalOcean still has volume v9 of that name: create its PersistentVolume again, and then the claim",
@@ -255,7 +265,7 @@ func TestLost(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	w := well()
-	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "s1", Name: "kept", Volume: "v1", GiB: 10}, {ID: "s2", Name: "orphan", Volume: "v1", GiB: 10}, {ID: "s3", Name: "theirs", Volume: "v9", GiB: 1}}
+	w.Cloud.Snapshots = []volume.Snapshot{{ID: "s1", Name: "kept", Volume: "v1", MinSize: 10}, {ID: "s2", Name: "orphan", Volume: "v1", MinSize: 10}, {ID: "s3", Name: "theirs", Volume: "v9", MinSize: 1}}
 	w.Contents = []volumes.Content{{Name: "c1", Handle: "s1"}}
 	r := volumes.Compare(w)
 	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s2" || r.Totals.Snapshots != 20 || !r.NeedsAttention() {
@@ -292,7 +302,7 @@ func TestSnapshotsOfClones(t *testing.T) {
 	t.Parallel()
 	w := well()
 	w.Tag = "k8s:mine"
-	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "s1", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:mine"}}, {ID: "s2", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:theirs"}}}
+	w.Cloud.Snapshots = []volume.Snapshot{{ID: "s1", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:mine"}}, {ID: "s2", Name: "clone-pvc-u9", Volume: "v9", Tags: []string{"k8s:theirs"}}}
 	r := volumes.Compare(w)
 	if len(r.Snapshots) != 1 || r.Snapshots[0].ID != "s1" || r.Snapshots[0].Verdict != finding.Disagree {
 		t.Errorf("%+v", r)
@@ -313,10 +323,10 @@ func crowd() volumes.World {
 	w.Claims = append(w.Claims, volumes.Claim{Name: "shop/new", GiB: 7, Created: now.Add(-time.Minute)})
 	w.Pods = append(w.Pods, volumes.Pod{Name: "shop/new-0", Claims: []string{"shop/new"}, Created: now.Add(-time.Minute)})
 	w.Cloud.Volumes = append(w.Cloud.Volumes,
-		volumes.Volume{ID: "v3", Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", GiB: 100, Created: now.Add(-time.Hour)},
-		volumes.Volume{ID: "v4", Name: "pvc-f47ac10b-58cc-4372-a567-0e02b2c3d479", Description: volumes.Description, GiB: 50, Created: now.Add(-time.Hour)},
-		volumes.Volume{ID: "v5", Name: "backups", GiB: 500})
-	w.Cloud.Snapshots = []volumes.Snapshot{{ID: "5c5e1b2a", Name: "before-the-upgrade", Volume: "v1", GiB: 10}}
+		volume.Observed{ID: "v3", Name: "pvc-6ba7b810-9dad-11d1-80b4-00c04fd430c8", Size: 100, Created: now.Add(-time.Hour)},
+		volume.Observed{ID: "v4", Name: "pvc-f47ac10b-58cc-4372-a567-0e02b2c3d479", Description: volumes.Description, Size: 50, Created: now.Add(-time.Hour)},
+		volume.Observed{ID: "v5", Name: "backups", Size: 500})
+	w.Cloud.Snapshots = []volume.Snapshot{{ID: "5c5e1b2a", Name: "before-the-upgrade", Volume: "v1", MinSize: 10}}
 	return w
 }
 
@@ -325,7 +335,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]volumes.World{"well": well(), "crowd": crowd()} {
 		for _, width := range []int{80, 120} {
-			text := volumes.Compare(w).Text(width, finding.Plain)
+			text := volumes.Compare(w).Text(now, width, finding.Plain)
 			compareGolden(t, fmt.Sprintf("%s-%d.golden", name, width), text)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
@@ -373,7 +383,7 @@ func TestProperties(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("%s has no row", v.Name)
 			}
-			listed := slices.ContainsFunc(w.Cloud.Volumes, func(c volumes.Volume) bool { return c.ID == v.ID })
+			listed := slices.ContainsFunc(w.Cloud.Volumes, func(c volume.Observed) bool { return c.ID == v.ID })
 			if first.Volumes[i].Verdict == finding.Agree && !listed {
 				t.Errorf("%s agrees, and DigitalOcean was not heard of it", v.Name)
 			}

@@ -37,26 +37,31 @@ func (r Row) Cells() []string {
 		what = append(what, f.What)
 	}
 	claim := cmp.Or(r.Claim, "("+r.Volume+")")
-	cells := []string{claim, pods, r.Machine, droplet, strconv.FormatInt(r.GiB, 10), r.State, r.Verdict.String(), r.Volume, r.ID, strings.Join(what, "; ")}
+	if r.State == snapshot {
+		claim = "snapshot " + r.Volume
+	}
+	cells := []string{claim, pods, r.Machine, droplet, strconv.FormatInt(r.GiB, 10), r.State, r.Verdict.String(), r.Volume,
+		r.ID, strings.Join(what, "; ")}
 	for i, c := range cells {
 		cells[i] = prose.Cell(c)
 	}
 	return cells
 }
 
-// Text is the report for a terminal of that width in columns, 0 for one without end: a line for each volume with its findings below it, the snapshots that
-// nobody owns, and the sums. Nothing is left out.
-func (r Report) Text(width int, paint finding.Paint) string {
+// Text is the report for a terminal of that width in columns, 0 for one without end: a line for each volume with its
+// findings below it, the snapshots that nobody owns, and the sums. Nothing is left out.
+func (r Report) Text(now time.Time, width int, paint finding.Paint) string {
 	var b strings.Builder
 	lines := make([]finding.Line, len(r.Volumes))
 	for i, v := range r.Volumes {
 		lines[i] = finding.Line{Cells: v.Cells()[:narrow], State: v.Verdict, Verdicts: v.Findings}
 	}
 	if len(lines) > 0 {
-		b.WriteString(finding.Table(Columns()[:narrow], lines, names, time.Time{}, width, paint))
+		b.WriteString(finding.Table(Columns()[:narrow], lines, names, now, width, paint))
 	}
 	for _, s := range r.Snapshots {
-		b.WriteString(prose.Wrap("snapshot ", "  ", fmt.Sprintf("%s (%s), %d GiB: %s", s.Name, s.ID, s.GiB, s.Finding.What), width))
+		b.WriteString(prose.Wrap("snapshot ", "  ", fmt.Sprintf("%s (%s), %d GiB: %s", s.Name, s.ID, s.GiB, s.Finding.What),
+			width))
 		b.WriteString(prose.Wrap("    next: ", "          ", s.Finding.Next, width))
 	}
 	for _, n := range r.NotRead {
@@ -85,7 +90,8 @@ func (r Report) Summary() string {
 		}
 	}
 	if r.Totals.Others > 0 {
-		out += fmt.Sprintf(" %s of the account %s not this cluster's.", prose.Plural(r.Totals.Others, "other volume"), prose.Choose(r.Totals.Others, "is", "are"))
+		out += fmt.Sprintf(" %s of the account %s not this cluster's.", prose.Plural(r.Totals.Others, "other volume"),
+			prose.Choose(r.Totals.Others, "is", "are"))
 	}
 	return out
 }

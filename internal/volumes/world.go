@@ -6,6 +6,7 @@ package volumes
 import (
 	"time"
 
+	"github.com/mooring-dev/mooring/internal/docloud/volume"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 )
 
@@ -66,31 +67,6 @@ type Pod struct {
 	Running    bool
 }
 
-// Attachment is a VolumeAttachment of the driver.
-type Attachment struct {
-	Volume, Node       string // of Kubernetes
-	Attached, Deleting bool
-	// Problem is what the last attempt to attach or detach came to.
-	Problem string
-	// Late is one that came while the sides were read: Kubernetes' Pods are older than it, and DigitalOcean's word may be.
-	Late bool
-}
-
-// Again takes in the VolumeAttachments as they are after DigitalOcean was read. Those that were there before stay as they were; those that have come since
-// are late.
-func (w *World) Again(attachments []Attachment) {
-	before := map[[2]string]bool{}
-	for _, a := range w.Attachments {
-		before[[2]string{a.Volume, a.Node}] = true
-	}
-	for _, a := range attachments {
-		if !before[[2]string{a.Volume, a.Node}] {
-			a.Late = true
-			w.Attachments = append(w.Attachments, a)
-		}
-	}
-}
-
 // Node is a machine.
 type Node struct {
 	Name    string
@@ -100,7 +76,8 @@ type Node struct {
 
 // Content is a VolumeSnapshotContent.
 type Content struct {
-	// Handle is the snapshot's ID, "" while it is made; Volume is the ID of the volume that it is made of, "" if that is not known.
+	// Handle is the snapshot's ID, "" while it is made; Volume is the ID of the volume that it is made of, "" if that is
+	// not known.
 	Name, Handle, Volume string
 	Created              time.Time
 }
@@ -109,32 +86,12 @@ type Content struct {
 type Cloud struct {
 	finding.Side
 
-	Volumes   []Volume
-	Snapshots []Snapshot
+	Volumes   []volume.Observed
+	Snapshots []volume.Snapshot
 	// SnapshotsSide reports whether the snapshots were read.
 	SnapshotsSide finding.Side
 	// Answers are GETs by ID of volumes that the list lacks.
 	Answers map[string]Answer
-}
-
-// Volume is a volume at DigitalOcean.
-type Volume struct {
-	ID, Name, Description string
-	GiB                   int64
-	// Droplet is the one that it is attached to, 0 for none.
-	Droplet int
-	Tags    []string
-	Created time.Time
-}
-
-// Snapshot is a snapshot of a volume at DigitalOcean.
-type Snapshot struct {
-	ID, Name, Volume string
-	GiB              int64
-	// Billed is the size that is paid for, in GiB.
-	Billed  float64
-	Tags    []string
-	Created time.Time
 }
 
 // Answer is what a GET by ID came to: 404, or a failure.

@@ -29,9 +29,7 @@ func each(
 	e Evidence, listings []Listing, kind, name string, judge func(Evidence, doctor.Workload) finding.Finding, none finding.Finding,
 ) (out []finding.Finding) {
 	for _, l := range listings {
-		if l.Asked && l.Failure != "" {
-			out = append(out, notMade(l.Answer, "list "+kind+" in namespace "+l.Namespace))
-		}
+		out = append(out, notMade(l.Answer, "list "+kind+" in namespace "+l.Namespace)...)
 	}
 	for _, w := range workloads(listings) {
 		if w.Name == name {
@@ -142,15 +140,11 @@ func predecessor(e Evidence) (out []finding.Finding) {
 
 // installations looks for controllers that do not know of each other.
 func installations(e Evidence) []finding.Finding {
-	a := e.Leases
-	switch {
-	case !a.Asked:
-		return nil
-	case a.Failure != "":
-		return []finding.Finding{notMade(a, "list Leases")}
+	if !e.Leases.known() {
+		return notMade(e.Leases, "list Leases")
 	}
 	var holders, in []string
-	for _, l := range a.Value {
+	for _, l := range e.Leases.Value {
 		if l.Holder != "" && !l.Stale(e.Now) {
 			holders, in = append(holders, l.Holder), append(in, l.Namespace)
 		}

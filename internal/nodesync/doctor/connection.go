@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 
@@ -23,7 +22,7 @@ func kubernetes(e Evidence) []finding.Finding {
 	case !a.Asked:
 		return nil
 	case a.Forbidden:
-		return []finding.Finding{notMade(a, "read /version of the API server")}
+		return notMade(a, "read /version of the API server")
 	case a.Failure != "":
 		what := "the API server does not respond: " + a.Failure
 		if e.KubernetesURL != "" {
@@ -43,7 +42,7 @@ func datastore(e Evidence) []finding.Finding {
 		return nil
 	}
 	if a.Forbidden {
-		return []finding.Finding{notMade(a, "read Calico's datastore")}
+		return notMade(a, "read Calico's datastore")
 	}
 	if a.Failure != "" {
 		return append(members(e), finding.Problem.Say("%s", a.Failure).
@@ -95,16 +94,12 @@ func certificates(e Evidence) []finding.Finding {
 	return out
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // clusterInformation reports whether the datastore may be written, and whose it is.
 func clusterInformation(e Evidence) []finding.Finding {
 	a := e.ClusterInformation
 	switch {
-	case !a.Asked:
-		return nil
-	case a.Failure != "":
-		return []finding.Finding{notMade(a, "read Calico's ClusterInformation")}
+	case !a.known():
+		return notMade(a, "read Calico's ClusterInformation")
 	case a.Value == nil:
 		return []finding.Finding{finding.Problem.Say("the datastore holds no ClusterInformation").
 			Because("no calico-node has ever started with this datastore, or it is another one; nothing is removed").
@@ -112,7 +107,7 @@ func clusterInformation(e Evidence) []finding.Finding {
 	}
 	out := []finding.Finding{readiness(a.Value)}
 	if e.Settings.Kind == kindEtcd {
-		out = append(out, binding(e))
+		out = append(out, binding(e)...)
 	}
 	if v := a.Value.Spec.CalicoVersion; v != "" {
 		return append(out, supports(ProductCalico, v))
@@ -131,21 +126,23 @@ func readiness(info *apiv3.ClusterInformation) finding.Finding {
 }
 
 // binding returns which cluster the datastore belongs to.
-func binding(e Evidence) finding.Finding {
+func binding(e Evidence) []finding.Finding {
 	bound, uid := e.ClusterInformation.Value.Annotations[nodesync.BindingAnnotation], e.ClusterUID
+	f := finding.OK.Say("the datastore is recorded to belong to this cluster")
 	switch {
-	case uid.Asked && !uid.known():
-		return notMade(uid, "get namespace kube-system, whose UID identifies the cluster")
 	case !uid.Asked:
-		return finding.Note.Say("not checked whether the datastore belongs to this cluster: the API server did not respond")
+		f = finding.Note.Say("not checked whether the datastore belongs to this cluster: the API server did not respond")
+	case !uid.known():
+		return notMade(uid, "get namespace kube-system, whose UID identifies the cluster")
 	case bound == "":
-		return finding.Note.Say("no cluster is recorded in this datastore yet").
+		f = finding.Note.Say("no cluster is recorded in this datastore yet").
 			Because("the first run of calico-node-sync records this one, if Calico Nodes there have their Kubernetes Nodes here")
 	case bound != uid.Value:
-		return finding.Problem.Say("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s", bound, uid.Value).
+		f = finding.Problem.Say("the datastore belongs to the cluster whose kube-system has UID %s, and this one's has %s",
+			bound, uid.Value).
 			Because("compared with this cluster, every machine of the other would seem gone; nothing is removed").
-			Advise("check --kubeconfig and ETCD_ENDPOINTS; if the cluster was created again on purpose, remove the annotation " + nodesync.BindingAnnotation + " from " +
-				"ClusterInformation default")
+			Advise("check --kubeconfig and ETCD_ENDPOINTS; if the cluster was created again on purpose, remove the annotation " +
+				nodesync.BindingAnnotation + " from ClusterInformation default")
 	}
-	return finding.OK.Say("the datastore is recorded to belong to this cluster")
+	return []finding.Finding{f}
 }

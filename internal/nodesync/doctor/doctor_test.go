@@ -4,8 +4,13 @@
 package doctor
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +63,19 @@ func allRights() []RightAnswer {
 	return out
 }
 
+// certificate is one of a year at least that ends at that time.
+func certificate(where, name string, at time.Time) doctor.Bundle {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now.AddDate(-1, 0, 0), NotAfter: at,
+	}
+	der, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
+	if err != nil {
+		panic(err) // such a template always can be signed
+	}
+	return doctor.Bundle{Where: where, PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
 // healthy is the evidence of a cluster in which all is well.
 func healthy() Evidence {
 	empty := func(namespace string) Listing {
@@ -71,9 +89,9 @@ func healthy() Evidence {
 		},
 		KubernetesURL: "https://10.0.0.9:6443", KubernetesVersion: Answered("v1.34.1"), ClusterUID: Answered("uid-1"),
 		Datastore: Answered(struct{}{}), Members: []Member{{Endpoint: "https://10.0.0.1:2379", Version: "3.6.8"}},
-		Certificates: doctor.CertificateEvidence{Ends: []doctor.End{
-			{Where: "ETCD_CERT_FILE (/calico-secrets/etcd-cert)", What: "CN=calico", At: now.AddDate(1, 0, 0)},
-			{Where: "ETCD_CA_CERT_FILE (/calico-secrets/etcd-ca)", What: "CN=ca", At: now.AddDate(9, 0, 0)},
+		Certificates: doctor.CertificateEvidence{Bundles: []doctor.Bundle{
+			certificate("ETCD_CERT_FILE (/calico-secrets/etcd-cert)", "calico", now.AddDate(1, 0, 0)),
+			certificate("ETCD_CA_CERT_FILE (/calico-secrets/etcd-ca)", "ca", now.AddDate(9, 0, 0)),
 		}},
 		ClusterInformation: Answered(&apiv3.ClusterInformation{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{nodesync.BindingAnnotation: "uid-1"}},
@@ -160,10 +178,10 @@ func connectionCases() []sick {
 		}},
 		{"certificates", func(e *Evidence) {
 			e.Certificates = doctor.CertificateEvidence{
-				Bundles: []doctor.Bundle{{Where: "ETCD_CERT_FILE (/c)", Problem: "no such file"}, {Where: "ETCD_CA_CERT_FILE (/ca)"}},
-				Ends: []doctor.End{
-					{Where: "ended", What: "CN=a", At: now.AddDate(0, 0, -1)}, {Where: "soon", What: "CN=b", At: now.AddDate(0, 0, 13)},
-					{Where: "good", What: "CN=c", At: now.AddDate(0, 1, 0)},
+				Bundles: []doctor.Bundle{
+					{Where: "ETCD_CERT_FILE (/c)", Problem: "no such file"}, {Where: "ETCD_CA_CERT_FILE (/ca)"},
+					certificate("ended", "a", now.AddDate(0, 0, -1)), certificate("soon", "b", now.AddDate(0, 0, 13)),
+					certificate("good", "c", now.AddDate(0, 1, 0)),
 				},
 			}
 		}},
@@ -360,9 +378,8 @@ func TestFindingsOfAnyEvidence(t *testing.T) {
 		c.change(&e)
 		want := Findings(e)
 		shuffle.Shuffle(len(e.Members), func(i, j int) { e.Members[i], e.Members[j] = e.Members[j], e.Members[i] })
-		shuffle.Shuffle(len(e.Certificates.Ends), func(i, j int) {
-			e.Certificates.Ends[i], e.Certificates.Ends[j] = e.Certificates.Ends[j], e.Certificates.Ends[i]
-		})
+		bundles := e.Certificates.Bundles
+		shuffle.Shuffle(len(bundles), func(i, j int) { bundles[i], bundles[j] = bundles[j], bundles[i] })
 		shuffle.Shuffle(len(e.CalicoNodes.Value), func(i, j int) {
 			e.CalicoNodes.Value[i], e.CalicoNodes.Value[j] = e.CalicoNodes.Value[j], e.CalicoNodes.Value[i]
 		})

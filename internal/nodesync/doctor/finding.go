@@ -36,14 +36,18 @@ func Findings(e Evidence) []finding.Finding {
 	}), e)
 }
 
-// notMade is the finding about a check that could not be made.
-func notMade[T any](a Answer[T], deed string) finding.Finding {
-	if a.Forbidden {
-		return finding.Note.Say("not checked, because of the missing right to %s", deed).AsUnread().
+// notMade is the finding about a check that could not be made, as what it needs was asked for and not answered; none if it
+// was answered, or not asked.
+func notMade[T any](a Answer[T], deed string) []finding.Finding {
+	switch {
+	case !a.Asked || a.known():
+		return nil
+	case a.Forbidden:
+		return []finding.Finding{finding.Note.Say("not checked, because of the missing right to %s", deed).AsUnread().
 			Because("there may be problems that were not checked").
-			Advise("run doctor with an account that has this right: " + a.Failure)
+			Advise("run doctor with an account that has this right: " + a.Failure)}
 	}
-	return finding.Warning.Say("not checked: it failed to %s: %s", deed, a.Failure).AsUnread().
+	return []finding.Finding{finding.Warning.Say("not checked: it failed to %s: %s", deed, a.Failure).AsUnread().
 		Because("there may be problems that were not checked").
-		Advise("run doctor again; if it persists, check what the error names")
+		Advise("run doctor again; if it persists, check what the error names")}
 }

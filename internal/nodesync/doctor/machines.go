@@ -60,19 +60,12 @@ func names(e Evidence) []finding.Finding {
 
 // drift says how the two sides differ, and what is held back.
 func drift(e Evidence) []finding.Finding {
-	var out []finding.Finding
-	switch {
-	case e.Plan.Asked && !e.Plan.known():
-		out = append(out, notMade(e.Plan, "plan what a controller would do now"))
-	case e.Plan.known():
+	out := notMade(e.Plan, "plan what a controller would do now")
+	if e.Plan.known() {
 		out = append(due(e), heldBack(e)...)
 	}
-	if e.KubernetesNodes.Asked && !e.KubernetesNodes.known() {
-		out = append(out, notMade(e.KubernetesNodes, "list Kubernetes Nodes"))
-	}
-	if e.CalicoNodes.Asked && !e.CalicoNodes.known() {
-		out = append(out, notMade(e.CalicoNodes, "read Calico's Nodes"))
-	}
+	out = append(out, notMade(e.KubernetesNodes, "list Kubernetes Nodes")...)
+	out = append(out, notMade(e.CalicoNodes, "read Calico's Nodes")...)
 	if e.CalicoNodes.known() && e.KubernetesNodes.known() && e.Settings.Kind == kindEtcd {
 		out = append(out, missing(e)...)
 		out = append(out, fenced(e)...)
@@ -182,7 +175,7 @@ func heldBack(e Evidence) []finding.Finding {
 			what = fmt.Sprintf("everything is held back by %s: %s", gate, messages(refusals))
 		}
 		if since, host := absentSince(e, refusals); !since.IsZero() {
-			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, stamp(since))
+			what += fmt.Sprintf("; the longest absent is %s, since %s as far as is remembered", host, since.UTC().Format(time.RFC3339))
 		}
 		removing := map[nodesync.Gate]nodesync.ResourceKind{
 			nodesync.GatePodLeftovers: nodesync.KindPodLeftovers, nodesync.GateOrphanedHandle: nodesync.KindIPAMHandle,

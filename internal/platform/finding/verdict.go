@@ -102,8 +102,27 @@ func (v Verdict) Text(now time.Time) string {
 	return v.What + " (since " + prose.Span(now.Sub(*v.Since)) + ")"
 }
 
+// WorstOf is the worst state of verdicts, or the one given where that is worse, or there are none.
+func WorstOf(verdicts []Verdict, otherwise State) State {
+	c := Counts{otherwise: 1}
+	for _, v := range verdicts {
+		c[v.State]++
+	}
+	return c.Worst()
+}
+
 // Counts are objects by their state.
 type Counts map[State]int
+
+// Worst is the worst state that occurs, Agree if none does.
+func (c Counts) Worst() State {
+	for _, s := range States() {
+		if c[s] > 0 {
+			return s
+		}
+	}
+	return Agree
+}
 
 // String lists the states that occur, worst first, such as "1 down, 2 settling, 237 agree".
 func (c Counts) String() string {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -87,9 +86,6 @@ func (d *routeReflectors) evidence(ctx context.Context, in io.Reader, notes io.W
 	}
 	if d.datastore != "" {
 		return doctor.Evidence{}, errors.New("--datastore-type and --nodes: give one of them, since files are read without a datastore")
-	}
-	if used := slices.DeleteFunc([]string{d.names.Nodes, d.names.Peers, d.names.Configuration}, func(s string) bool { return s != "-" }); len(used) > 1 {
-		return doctor.Evidence{}, errors.New(`standard input ("-") can be read for only one of the flags`)
 	}
 	w, told, err := (files.Reader{Stdin: in}).Cluster(d.names)
 	if err != nil {

@@ -63,46 +63,38 @@ type subject struct {
 
 func subjects() []subject {
 	group := "." + v1alpha1.GroupVersion.Group
+	type in = context.Context
 	return []subject{
-		{
-			[]string{"node", "nodes", "no"},
-			func(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
-				return by(explain.Node)(evidence.Node(ctx, c, e.clock, name))
-			},
-			observe.NodeNames,
-		},
-		{
-			[]string{"service", "services", "svc"},
-			func(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
-				return by(explain.Service)(evidence.Service(ctx, c, e.clock, namespace, name, e.settings))
-			},
-			evidence.ServiceNames,
-		},
-		{
-			[]string{"pvc", "persistentvolumeclaim", "persistentvolumeclaims"},
-			func(ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string) (explain.Explanation, error) {
-				return by(explain.Claim)(evidence.Claim(ctx, c, e.clock, namespace, name))
-			},
-			evidence.ClaimNames,
-		},
-		{
-			[]string{"etcdstorage", "etcdstorages", "ets", "etcdstorage" + group, "etcdstorages" + group},
-			func(ctx context.Context, e *explainer, c *observe.Cluster, _, name string) (explain.Explanation, error) {
-				return by(explain.EtcdStorage)(evidence.EtcdStorage(ctx, c, e.clock, name))
-			},
-			evidence.StorageNames,
-		},
+		of(func(ctx in, e *explainer, c *observe.Cluster, _, name string) (explain.NodeEvidence, error) {
+			return evidence.Node(ctx, c, e.clock, name)
+		}, explain.Node, observe.NodeNames, "node", "nodes", "no"),
+		of(func(ctx in, e *explainer, c *observe.Cluster, namespace, name string) (explain.ServiceEvidence, error) {
+			return evidence.Service(ctx, c, e.clock, namespace, name, e.settings)
+		}, explain.Service, evidence.ServiceNames, "service", "services", "svc"),
+		of(func(ctx in, e *explainer, c *observe.Cluster, namespace, name string) (explain.ClaimEvidence, error) {
+			return evidence.Claim(ctx, c, e.clock, namespace, name)
+		}, explain.Claim, evidence.ClaimNames, "pvc", "persistentvolumeclaim", "persistentvolumeclaims"),
+		of(func(ctx in, e *explainer, c *observe.Cluster, _, name string) (explain.EtcdStorageEvidence, error) {
+			return evidence.EtcdStorage(ctx, c, e.clock, name)
+		}, explain.EtcdStorage, evidence.StorageNames,
+			"etcdstorage", "etcdstorages", "ets", "etcdstorage"+group, "etcdstorages"+group),
 	}
 }
 
-// by explains what evidence says, unless that could not be read.
-func by[E any](judge func(E) explain.Explanation) func(E, error) (explain.Explanation, error) {
-	return func(is E, err error) (explain.Explanation, error) {
-		if err != nil {
-			return explain.Explanation{}, err
+// of is a kind whose evidence is read and then judged, unless it could not be read.
+func of[E any](
+	read func(context.Context, *explainer, *observe.Cluster, string, string) (E, error), judge func(E) explain.Explanation,
+	complete func(context.Context, *observe.Env) []string, names ...string,
+) subject {
+	return subject{names, func(
+		ctx context.Context, e *explainer, c *observe.Cluster, namespace, name string,
+	) (out explain.Explanation, err error) {
+		is, err := read(ctx, e, c, namespace, name)
+		if err == nil {
+			out = judge(is)
 		}
-		return judge(is), nil
-	}
+		return out, err
+	}, complete}
 }
 
 type explainer struct {

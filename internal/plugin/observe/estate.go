@@ -39,8 +39,8 @@ type Estate struct {
 	Recorded bool
 }
 
-// ReadEstate reads DigitalOcean, with the token of the environment, and then the cluster: what a list shows has its record
-// by then. It is [ErrNoToken] without a token. A list of DigitalOcean that fails is in the World, with why.
+// ReadEstate reads DigitalOcean, with the token of the environment, and then the cluster: what a list shows has its
+// record by then. It is [ErrNoToken] without a token. A list of DigitalOcean that fails is in the World, with why.
 func ReadEstate(ctx context.Context, c *Cluster, now clock.PassiveClock) (*Estate, error) {
 	client, notAsked, err := CloudClient(now)
 	switch {
@@ -133,7 +133,7 @@ func storage(w volumes.World, r volumes.Report) []estate.Stored {
 		owners[content.Handle] = "VolumeSnapshotContent " + content.Name
 	}
 	for _, snapshot := range w.Cloud.Snapshots {
-		s := estate.Stored{Kind: estate.Snapshot, Name: snapshot.Name, ID: snapshot.ID, GiB: snapshot.Billed, State: estate.Referenced}
+		s := estate.Stored{Kind: estate.Snapshot, Name: snapshot.Name, ID: snapshot.ID, GiB: snapshot.Size, State: estate.Referenced}
 		if f, ok := alone[s.ID]; ok {
 			s.State, s.Why, s.Next = stateOfFinding(f)
 		} else if owners[s.ID] == "" {
@@ -206,8 +206,8 @@ func (c *cloudConfig) value(env map[string]corev1.EnvVar, name string) string {
 	return env[name].Value
 }
 
-// controllerIn returns the container of a Deployment that is the cloud controller manager, Mooring's or DigitalOcean's own,
-// nil for none.
+// controllerIn returns the container of a Deployment that is the cloud controller manager, Mooring's or DigitalOcean's
+// own, nil for none.
 func controllerIn(d *appsv1.Deployment) *corev1.Container {
 	for i, container := range d.Spec.Template.Spec.Containers {
 		if doctor.RunsCloud([]doctor.Workload{{Labels: d.Labels, Images: []string{container.Image}}}) {

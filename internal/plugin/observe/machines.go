@@ -38,7 +38,8 @@ const (
 	envDOURL       = "DO_OVERRIDE_URL"
 )
 
-// Where the cloud component keeps whose droplets the cluster's are (package docloud/machines, which links Kubernetes' cloud controllers).
+// Where the cloud component keeps whose droplets the cluster's are (package docloud/machines, which links Kubernetes'
+// cloud controllers).
 const (
 	accountLease      = "digitalocean-cloud-controller-manager-account"
 	accountAnnotation = "cloud.mooring.dev/account"
@@ -46,7 +47,8 @@ const (
 	tokenAnnotation   = "cloud.mooring.dev/token-healthy"
 )
 
-// mostAsked bounds how many droplets are asked for by ID: those that a complete list does not have. Others stay unknown.
+// mostAsked bounds how many droplets are asked for by ID: those that a complete list does not have. Others stay
+// unknown.
 const mostAsked = 50
 
 // uninitializedTaint is on Nodes that wait for a cloud controller (k8s.io/cloud-provider/api).
@@ -58,8 +60,8 @@ const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 // CalicoKinds is where Calico's kubernetes datastore is.
 const CalicoKinds = "crd.projectcalico.org/v1"
 
-// Machines reads every side, DigitalOcean by droplets, or by [Droplets] without it. Calico and topologies are read before the
-// Nodes: what they know of a machine by then has its Node by now, if it has one.
+// Machines reads every side, DigitalOcean by droplets, or by [Droplets] without it. Calico and topologies are read
+// before the Nodes: what they know of a machine by then has its Node by now, if it has one.
 func Machines(
 	ctx context.Context, c *Cluster, now clock.PassiveClock, droplets func(context.Context, []*corev1.Node) (agreement.Cloud, error),
 ) (w agreement.World, err error) {
@@ -88,8 +90,8 @@ func Machines(
 	return w, nil
 }
 
-// unwatched is why nobody makes Nodes NotReady: kube-controller-manager, which does, no longer renews its Lease. Without
-// such a Lease, or the right to read it, nothing is known of it, as where it elects no leader.
+// unwatched is why nobody makes Nodes NotReady: kube-controller-manager, which does, no longer renews its Lease.
+// Without such a Lease, or the right to read it, nothing is known of it, as where it elects no leader.
 func (c *Cluster) unwatched(ctx context.Context, now clock.PassiveClock) string {
 	const name = "kube-controller-manager"
 	lease, err := c.Typed.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
@@ -103,7 +105,8 @@ func (c *Cluster) unwatched(ctx context.Context, now clock.PassiveClock) string 
 	return fmt.Sprintf("%s, which makes Nodes NotReady, renewed its Lease %s ago", name, prose.Span(at.Sub(l.Renewed)))
 }
 
-// Datastore is Calico's by --datastore-type, "" without that flag, and the environment, the kubernetes one where they name none.
+// Datastore is Calico's by --datastore-type, "" without that flag, and the environment, the kubernetes one where they
+// name none.
 func Datastore(kind string) (calico.Config, error) {
 	config, err := calico.ResolveOrKubernetes(kind, os.LookupEnv)
 	if config.Kind == calico.EtcdV3 {
@@ -132,7 +135,8 @@ func AgreementNode(n *corev1.Node) agreement.Node {
 	return out
 }
 
-// reflectorsFrom is what a list of the topologies says. A cluster without that kind has none, which was read and is not missing.
+// reflectorsFrom is what a list of the topologies says. A cluster without that kind has none, which was read and is not
+// missing.
 func reflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement.Reflectors {
 	out := agreement.Reflectors{}
 	if err != nil {
@@ -149,8 +153,8 @@ func reflectorsFrom(list []v1alpha1.RouteReflectorTopology, err error) agreement
 	return out
 }
 
-// readCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly is an error; what cannot be
-// read is part of the answer.
+// readCalico reads the datastore that the environment names, or the kubernetes one. What the environment says wrongly
+// is an error; what cannot be read is part of the answer.
 func readCalico(ctx context.Context, c *Cluster) (agreement.Calico, error) {
 	config, err := Datastore("")
 	if err != nil {
@@ -213,7 +217,8 @@ func Droplets(ctx context.Context, c *Cluster, nodes []*corev1.Node, now clock.P
 	return out, nil
 }
 
-// CloudClient is DigitalOcean by the environment, nil if there is no token: then notAsked says so. What the variables say wrongly is an error.
+// CloudClient is DigitalOcean by the environment, nil if there is no token: then notAsked says so. What the variables
+// say wrongly is an error.
 func CloudClient(c clock.PassiveClock) (client *doapi.Client, notAsked string, err error) {
 	token, file := os.Getenv(envDOToken), os.Getenv(envDOTokenFile)
 	var source doapi.TokenSource = doapi.StaticToken(token)
@@ -238,7 +243,8 @@ func CloudClient(c clock.PassiveClock) (client *doapi.Client, notAsked string, e
 	return client, "", nil
 }
 
-// evidence is by which rules a droplet counts as gone: the cloud component's, but for the pace, since nothing is deleted here.
+// evidence is by which rules a droplet counts as gone: the cloud component's, but for the pace, since nothing is
+// deleted here.
 func evidence() instance.Config {
 	config := instance.DefaultConfig()
 	config.Percent = 100
@@ -290,9 +296,7 @@ func judged(w instance.World, droplets []instance.Droplet) agreement.Cloud {
 	}
 	var out agreement.Cloud
 	for _, v := range instance.Decide(w, evidence()).Verdicts {
-		out.Droplets = append(out.Droplets, agreement.Droplet{
-			Node: v.Node, ID: v.Droplet, Existence: agreement.Existence(v.Existence), Message: v.Message, Off: off[v.Droplet],
-		})
+		out.Droplets = append(out.Droplets, agreement.Droplet{Verdict: v, Off: off[v.Droplet]})
 	}
 	return out
 }

@@ -4,7 +4,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/volumes"
 )
 
-// nodeVolumes is what Kubernetes has attached to machines. It is read around DigitalOcean's droplets, so that what changes meanwhile is known.
+// nodeVolumes is what Kubernetes has attached to machines. It is read around DigitalOcean's droplets, so that what
+// changes meanwhile is known.
 type nodeVolumes struct {
 	cluster *Cluster
 	side    finding.Side
@@ -28,7 +28,8 @@ type nodeVolumes struct {
 	before []volumes.Attachment
 }
 
-// attachedBefore reads what Kubernetes has attached before DigitalOcean is queried. A cluster of which no machine has the driver has nothing to compare.
+// attachedBefore reads what Kubernetes has attached before DigitalOcean is queried. A cluster of which no machine has
+// the driver has nothing to compare.
 func (c *Cluster) attachedBefore(ctx context.Context) *nodeVolumes {
 	v := &nodeVolumes{cluster: c, limits: map[string]int{}, ids: map[string]string{}}
 	v.side.Problem = OneLine(v.read(ctx))
@@ -64,15 +65,12 @@ func (v *nodeVolumes) read(ctx context.Context) error {
 
 // beside adds what Kubernetes has attached to the droplets, which were read since.
 func (v *nodeVolumes) beside(ctx context.Context, nodes []*corev1.Node, droplets []instance.Droplet) agreement.Volumes {
-	out := agreement.Volumes{Side: v.side, Names: map[string]string{}}
+	out := agreement.Volumes{Side: v.side, IDs: v.ids}
 	var after []volumes.Attachment
 	if v.side == (finding.Side{}) {
 		var err error
 		after, err = v.cluster.attachments(ctx, nil)
 		out.Problem = OneLine(err)
-	}
-	for name, id := range v.ids {
-		out.Names[id] = name
 	}
 	seen := map[int]*instance.Droplet{}
 	for i := range droplets {
@@ -95,27 +93,26 @@ func (v *nodeVolumes) beside(ctx context.Context, nodes []*corev1.Node, droplets
 }
 
 // compared are the VolumeAttachments by Node, with what has changed between two readings.
-func (v *nodeVolumes) compared(after []volumes.Attachment) map[string][]agreement.Attachment {
+func (v *nodeVolumes) compared(after []volumes.Attachment) map[string][]volumes.Attachment {
 	type key struct{ volume, node string }
 	states := map[key]volumes.Attachment{}
-	out := map[string][]agreement.Attachment{}
+	out := map[string][]volumes.Attachment{}
 	for _, a := range after {
 		states[key{a.Volume, a.Node}] = a
 	}
 	for _, a := range v.before {
 		now, there := states[key{a.Volume, a.Node}]
 		delete(states, key{a.Volume, a.Node})
-		changing := !there || a.Deleting || now.Deleting || a.Attached != now.Attached || v.ids[a.Volume] == ""
-		out[a.Node] = append(out[a.Node], agreement.Attachment{ID: v.id(a.Volume), Attached: a.Attached, Changing: changing, Problem: now.Problem})
+		a.Changing = !there || a.Deleting != now.Deleting || a.Attached != now.Attached || v.ids[a.Volume] == ""
+		a.Problem = now.Problem
+		out[a.Node] = append(out[a.Node], a)
 	}
-	for k, now := range states { // made since
-		out[k.node] = append(out[k.node], agreement.Attachment{ID: v.id(k.volume), Changing: true, Problem: now.Problem})
+	for _, a := range states { // made since
+		a.Changing = true
+		out[a.Node] = append(out[a.Node], a)
 	}
 	return out
 }
-
-// id is a volume's ID, or the name of its PersistentVolume if that came later or is gone.
-func (v *nodeVolumes) id(name string) string { return cmp.Or(v.ids[name], name) }
 
 // Registered is what the CSINodes have of the driver, by the names of Nodes.
 func (c *Cluster) Registered(ctx context.Context) (map[string]storagev1.CSINodeDriver, error) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-dev/mooring/internal/docloud/doapi"
 	"github.com/mooring-dev/mooring/internal/docloud/instance"
@@ -29,8 +30,8 @@ const ProvisionerAnnotation = "volume.kubernetes.io/storage-provisioner"
 // selectedNode is on claims whose first Pod has a machine (k8s.io/component-helpers, storage/volume).
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// Volumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is. VolumeAttachments
-// are read again after it, so that what was attached in between is known.
+// Volumes reads both sides. Kubernetes is read before DigitalOcean: what it calls attached is by then, if it ever is.
+// VolumeAttachments are read again after it, so that what was attached in between is known.
 func Volumes(ctx context.Context, c *Cluster, now clock.PassiveClock) (volumes.World, error) {
 	w, err := c.volumes(ctx)
 	if err != nil {
@@ -101,8 +102,8 @@ func (c *Cluster) volumes(ctx context.Context) (w volumes.World, err error) {
 	return w, c.machinesOfVolumes(ctx, &w, names)
 }
 
-// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more; into notes them by
-// namespace/name.
+// claims reads the claims of volumes of those names, and those of the classes that have no volume, yet or any more;
+// into notes them by namespace/name.
 func (c *Cluster) claims(ctx context.Context, w *volumes.World, names map[string]bool, classes map[string]storagev1.VolumeBindingMode, into map[string]bool) error {
 	all, err := All[corev1.PersistentVolumeClaim](
 		ctx, "PersistentVolumeClaims", c.Typed.CoreV1().PersistentVolumeClaims("").List,
@@ -216,7 +217,10 @@ func attachmentOf(a *storagev1.VolumeAttachment) (out volumes.Attachment, ours b
 	if a.Spec.Attacher != volumes.Driver || a.Spec.Source.PersistentVolumeName == nil {
 		return out, false
 	}
-	out = volumes.Attachment{Volume: *a.Spec.Source.PersistentVolumeName, Node: a.Spec.NodeName, Attached: a.Status.Attached, Deleting: a.DeletionTimestamp != nil}
+	out = volumes.Attachment{
+		Volume: *a.Spec.Source.PersistentVolumeName, Node: a.Spec.NodeName, Attached: a.Status.Attached,
+		Deleting: a.DeletionTimestamp != nil, Since: ptr.Deref(a.DeletionTimestamp, a.CreationTimestamp).Time,
+	}
 	switch {
 	case a.Status.DetachError != nil && out.Deleting:
 		out.Problem = "it cannot be detached: " + a.Status.DetachError.Message
@@ -254,8 +258,8 @@ func (c *Cluster) snapshotContents(ctx context.Context) (out []volumes.Content, 
 	return out, side
 }
 
-// OwnCloud is DigitalOcean with the token of the environment, nil without one. It is an error if the token is not of the
-// account that the cluster's droplets are in.
+// OwnCloud is DigitalOcean with the token of the environment, nil without one. It is an error if the token is not of
+// the account that the cluster's droplets are in.
 func (c *Cluster) OwnCloud(ctx context.Context, now clock.PassiveClock) (*doapi.Client, error) {
 	client, _, err := CloudClient(now)
 	if err == nil && client != nil {
@@ -290,7 +294,8 @@ func (c *Cluster) recordedAccount(ctx context.Context) (instance.Account, error)
 	return instance.Account{UUID: lease.Annotations[accountAnnotation], Team: lease.Annotations[teamAnnotation]}, nil
 }
 
-// volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is recorded.
+// volumesOfCloud reads what DigitalOcean has: of the account that the cluster's droplets are in, as far as that is
+// recorded.
 func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *volumes.World) error {
 	if _, err := c.SameAccount(ctx, client); err != nil {
 		return err
@@ -318,20 +323,8 @@ func volumesOfCloud(ctx context.Context, c *Cluster, client *doapi.Client, w *vo
 			w.Cloud.Answers[v.ID] = volumes.Answer{Problem: err.Error()}
 		}
 	}
-	for _, v := range list {
-		w.Cloud.Volumes = append(w.Cloud.Volumes, volumes.Volume{
-			ID: v.ID, Name: v.Name, Description: v.Description, GiB: int64(v.Size), Droplet: v.AttachedTo(), Tags: v.Tags, Created: v.Created,
-		})
-	}
-	snapshots, err := client.VolumeSnapshots(ctx)
-	if err != nil {
-		w.Cloud.SnapshotsSide.Problem = OneLine(err)
-		return nil
-	}
-	for _, s := range snapshots {
-		w.Cloud.Snapshots = append(w.Cloud.Snapshots, volumes.Snapshot{
-			ID: s.ID, Name: s.Name, Volume: s.Volume, GiB: int64(s.MinSize), Billed: s.Size, Tags: s.Tags, Created: s.Created,
-		})
-	}
+	w.Cloud.Volumes = list
+	w.Cloud.Snapshots, err = client.VolumeSnapshots(ctx)
+	w.Cloud.SnapshotsSide.Problem = OneLine(err)
 	return nil
 }

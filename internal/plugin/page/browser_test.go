@@ -401,7 +401,7 @@ func testHostile(t *testing.T, browser *chromium.Browser) {
 		Topologies: []topology.Map{{Name: evil, Phase: evil, WaitingFor: evil, Groups: []topology.Group{{
 			Name: evil, Reflectors: []topology.Reflector{{Node: evil, Zone: evil, Role: evil}}, Zones: []topology.Zone{{Name: evil, Clients: []string{evil}}},
 		}}}},
-		Balancers: []ui.Balancer{{ID: evil, Problem: evil, Service: corev1.Service{
+		Balancers: []ui.Balancer{{ID: evil, Verdict: finding.Verdict{State: finding.Disagree, What: evil, Next: evil}, Service: corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: evil, Name: evil},
 			Spec:       corev1.ServiceSpec{LoadBalancerClass: new(evil), Ports: []corev1.ServicePort{{Protocol: evil, Port: 1}}},
 			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: evil}}}},

@@ -107,7 +107,9 @@ func lists(w *ui.World, n int, now time.Time) {
 		if i%3 == 2 {
 			b.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		}
+		b.Verdict = finding.Verdict{State: finding.Disagree, What: "status.loadBalancer is empty", Since: new(b.CreationTimestamp.Time)}
 		if i != 1 {
+			b.Verdict = finding.Verdict{State: finding.Agree}
 			b.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("203.0.113.%d", i+1)}}
 		}
 		w.Balancers = append(w.Balancers, b)

@@ -6,9 +6,7 @@ package volumes
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -46,8 +44,9 @@ const example = `  DO_ACCESS_TOKEN=... kubectl mooring volumes
 func New(env *observe.Env) *cobra.Command {
 	output := screen.NewFormat(screen.FormatTable, screen.FormatWide, screen.FormatJSON, screen.FormatYAML)
 	cmd := &cobra.Command{
-		Use: "volumes", Aliases: []string{"volume"}, Short: "Compare what Kubernetes and DigitalOcean report of each volume, and what it costs",
-		Long: long, Example: example, Args: cobra.NoArgs,
+		Use: "volumes", Aliases: []string{"volume"},
+		Short: "Compare what Kubernetes and DigitalOcean report of each volume, and what it costs",
+		Long:  long, Example: example, Args: cobra.NoArgs,
 	}
 	output.AddTo(cmd)
 	screen.Watched(cmd, func(ctx context.Context, _ []string, out, _ io.Writer) error {
@@ -58,11 +57,12 @@ func New(env *observe.Env) *cobra.Command {
 			return err
 		}
 		report := volumes.Compare(w)
-		text := report.Text
-		if output.String() == screen.FormatWide {
-			text = func(columns int, _ finding.Paint) string { return wide(report).Text(columns) }
-		}
-		return output.Show(out, report, report.NeedsAttention(), text)
+		return output.Show(out, report, report.NeedsAttention(), func(columns int, paint finding.Paint) string {
+			if output.String() == screen.FormatWide {
+				return wide(report).Text(columns)
+			}
+			return report.Text(w.Now, columns, paint)
+		})
 	})
 	return cmd
 }
@@ -74,9 +74,7 @@ func wide(report volumes.Report) screen.Table {
 		t.Rows = append(t.Rows, r.Cells())
 	}
 	for _, s := range report.Snapshots {
-		row := slices.Repeat([]string{""}, len(t.Columns))
-		row[4], row[5], row[6], row[7], row[8], row[9] = fmt.Sprint(s.GiB), "snapshot", s.Verdict.String(), s.Name, s.ID, s.Finding.What
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, s.Row().Cells())
 	}
 	return t
 }

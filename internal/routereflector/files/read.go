@@ -52,12 +52,20 @@ type Reader struct {
 	Now time.Time
 }
 
+// stdin is an error if standard input is to be read for two flags.
+func (f Names) stdin() error {
+	all := []string{f.Topology, f.Nodes, f.Peers, f.Configuration, f.Status}
+	if len(slices.DeleteFunc(all, func(s string) bool { return s != "-" })) > 1 {
+		return errors.New(`standard input ("-") can be read for only one of the flags`)
+	}
+	return nil
+}
+
 // World reads all files for a plan; Topology and Nodes are needed, and standard input is one of them at most. told are sentences about what
 // was assumed. An error is one sentence that names the flag, the file and what is wrong in it.
 func (r Reader) World(f Names) (w routereflector.World, told []string, err error) {
-	all := []string{f.Topology, f.Nodes, f.Peers, f.Configuration, f.Status}
-	if len(slices.DeleteFunc(all, func(s string) bool { return s != "-" })) > 1 {
-		return w, nil, errors.New(`standard input ("-") can be read for only one of the flags`)
+	if err := f.stdin(); err != nil {
+		return w, nil, err
 	}
 	topologies, err := read[v1alpha1.RouteReflectorTopology](r, "--filename", f.Topology, "RouteReflectorTopology", true)
 	if err != nil {
@@ -77,6 +85,9 @@ func (r Reader) World(f Names) (w routereflector.World, told []string, err error
 // Cluster reads all files but that of the topology; Nodes is needed. It is [Reader.World] without a topology.
 func (r Reader) Cluster(f Names) (w routereflector.World, told []string, err error) {
 	w = routereflector.World{Now: r.Now, DatastoreReady: true}
+	if err := f.stdin(); err != nil {
+		return w, nil, err
+	}
 	configurations, err := read[calicov3.BGPConfiguration](r, "--bgpconfiguration", f.Configuration, "BGPConfiguration", false)
 	if err != nil {
 		return w, nil, err

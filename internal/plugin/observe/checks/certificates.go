@@ -20,16 +20,18 @@ import (
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
 	"github.com/mooring-dev/mooring/internal/plugin/observe"
+	"github.com/mooring-dev/mooring/internal/tenants"
 )
 
-const certificatesLong = `Find certificates that have expired, or expire within 14 days, or within the last sixth of their validity if that is shorter: automatic renewal happens after
-two thirds of the validity.
+const certificatesLong = `Find certificates that have expired or expire soon: within 14 days, or within the last sixth of their validity if that is shorter, since
+automatic renewal happens after two thirds of it; those of EtcdStorages within the last tenth, since etcd-storage-operator renews them after two thirds or five sixths.
 
 Only public data is read: the CA bundles of webhooks and aggregated API servers, the expiry of the certificates of EtcdStorages, the CA bundles
 that their tenants and the core have in ConfigMaps, and the client CAs of the API server. Secrets are only counted; with --secrets
 the tls.crt of those of type kubernetes.io/tls is read. The API server also sends their keys, which are neither read nor printed.`
 
-// authenticationConfigMap is where an API server publishes its CAs of clients (k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust).
+// authenticationConfigMap is where an API server publishes its CAs of clients
+// (k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust).
 const authenticationConfigMap = "extension-apiserver-authentication"
 
 // lookAtCertificates reads what is public, and Secrets if it is asked to.
@@ -37,7 +39,7 @@ func lookAtCertificates(ctx context.Context, x *Examination) []finding.Finding {
 	l := &certificateLook{Examination: x}
 	l.webhooks(ctx)
 	l.apiServices(ctx)
-	l.storages(ctx)
+	l.tenants(ctx)
 	l.configMaps(ctx)
 	if x.Secrets {
 		l.secrets(ctx)
@@ -45,13 +47,16 @@ func lookAtCertificates(ctx context.Context, x *Examination) []finding.Finding {
 		l.count(ctx)
 	}
 	l.evidence.Now = x.cluster.ServerTime(x.clock.Now())
-	return doctor.Certificates(l.evidence)
+	return finding.Merge(
+		doctor.Certificates(l.evidence), tenants.Certificates(tenants.Evidence{Now: l.evidence.Now, Storages: l.storages}),
+	)
 }
 
 // certificateLook gathers certificates.
 type certificateLook struct {
 	*Examination
 	evidence doctor.CertificateEvidence
+	storages []etcdv1alpha1.EtcdStorage
 	// maps are the ConfigMaps with certificates, by what says that they are there.
 	maps []etcdv1alpha1.Destination
 }
@@ -106,26 +111,13 @@ func (l *certificateLook) apiServices(ctx context.Context) {
 	}
 }
 
-// storages are EtcdStorages, whose status says when what ends.
-func (l *certificateLook) storages(ctx context.Context) {
-	all, _, unread := l.cluster.Storages(ctx)
+// tenants are EtcdStorages, whose status says when what ends.
+func (l *certificateLook) tenants(ctx context.Context) {
+	var unread []finding.Side
+	l.storages, _, unread = l.cluster.Storages(ctx)
 	l.evidence.Unread = append(l.evidence.Unread, unread...)
-	for i := range all {
-		s := &all[i]
-		etcdv1alpha1.SetDefaults(s)
-		l.maps = append(l.maps, s.Spec.CACertConfigMaps...)
-		if times := s.Status.Certificates; times != nil {
-			l.ends(s.Name, "the CA of its endpoint", times.ServingCA, s.Spec.SigningCertificateValidity)
-			l.ends(s.Name, "the CA of its clients", times.ClientCA, s.Spec.SigningCertificateValidity)
-			l.ends(s.Name, "its proxies' certificate", times.Serving, s.Spec.ServingCertificateValidity)
-			l.ends(s.Name, "a client's certificate", times.Client, s.Spec.ClientCertificateValidity)
-		}
-	}
-}
-
-func (l *certificateLook) ends(name, what string, at *metav1.Time, lasts metav1.Duration) {
-	if at != nil {
-		l.evidence.Ends = append(l.evidence.Ends, doctor.End{Where: "EtcdStorage " + name, What: what, At: at.Time, Lasts: lasts.Duration})
+	for i := range l.storages {
+		l.maps = append(l.maps, l.storages[i].Spec.CACertConfigMaps...)
 	}
 }
 

@@ -63,7 +63,7 @@ func (u *Reader) balancers(ctx context.Context, nodes []*corev1.Node, events ser
 		e := explain.ServiceEvidence{Now: u.cluster.ServerTime(u.clock.Now()), Events: about[s.Namespace+"/"+s.Name]}
 		e.Input.Service, e.Input.Nodes, e.Cloud.NotAsked = s, nodes, "droplets and certificates are taken for granted"
 		e.Input.Observed, e.Lost = u.atDigitalOcean(ctx, s.Annotations[annotation.LoadBalancerID])
-		out = append(out, ui.Balancer{Service: *s, ID: s.Annotations[annotation.LoadBalancerID], Problem: e.Problem()})
+		out = append(out, ui.Balancer{Service: *s, ID: s.Annotations[annotation.LoadBalancerID], Verdict: e.Judge()})
 	}
 	if err == nil && u.listProblem != nil && len(out) > 0 {
 		err = fmt.Errorf("DigitalOcean: %w", u.listProblem)
