@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,11 @@ func TestEtcdThroughAProxy(t *testing.T) {
 	expect(t, command.ExitError, "", []string{"etcd", "export", "a", a, "-f", file}, "error: "+file+" is there already: give another name, or remove it")
 	stream := expect(t, command.ExitOK, "", []string{"etcd", "export", "a", a})
 	saved, err := os.ReadFile(file)
-	if err != nil || string(saved) != stream || strings.Contains(stream, "secret") {
+	// The core's revision, and the checksums with it, are others when a proxy has written its record.
+	keys := func(stream string) []string {
+		return slices.DeleteFunc(strings.Split(stream, "\n"), func(line string) bool { return !strings.HasPrefix(line, `{"kv"`) })
+	}
+	if err != nil || !slices.Equal(keys(string(saved)), keys(stream)) || len(keys(stream)) != 3 || strings.Contains(stream, "secret") {
 		t.Errorf("standard output differs from the file: %v\n%s", err, stream)
 	}
 
