@@ -143,7 +143,7 @@ func Rooms() []Room {
 		},
 		Room{
 			Name: "people", Packages: []string{"internal/agreement", "internal/tenants", "internal/topology", "internal/ui", "internal/volumes"},
-			MayImport: []string{"api", "finding", "prose", "docloud"}, Outside: pureOutside(), TestsMayImport: tests,
+			MayImport: []string{"api", "assumed", "finding", "prose", "docloud"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what people are shown of several components is decided and drawn from values, so that it can be tested without a cluster",
 		},
 		Room{
