@@ -69,6 +69,13 @@ func OpenEtcd(c EtcdConfig) (*Etcd, error) {
 	return d, err
 }
 
+// EtcdOver is Calico's datastore in an etcd that is reached already. It is not for Close.
+func EtcdOver(kv clientv3.KV) *Etcd {
+	client := clientv3.NewCtxClient(context.Background())
+	client.KV = kv
+	return &Etcd{client: client, clock: clock.RealClock{}}
+}
+
 // connection returns the client, and makes it if there is none yet.
 func (d *Etcd) connection() (*clientv3.Client, error) {
 	d.mu.Lock()

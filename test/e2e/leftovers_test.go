@@ -405,10 +405,9 @@ func TestLeftoversBeside(t *testing.T) { //nolint:paralleltest // it needs the m
 	once.OneShot, once.Grace = true, 0
 	plan, err := controller.NewOneShot(once, store, cluster, nil, b.clock).Preview(t.Context())
 	b.must(err)
-	leftovers, _ := cluster.(controller.LeftoverCluster)
 	run := func(c nodesync.Config, d time.Duration) map[string]string {
 		b.rounds(&controller.Reconciler{
-			Datastore: store, Cluster: cluster, LeftoverStore: store, LeftoverCluster: leftovers, Config: c, Clock: b.clock, Log: logr.Discard(),
+			Datastore: store, Cluster: cluster, Leftovers: true, Config: c, Clock: b.clock, Log: logr.Discard(),
 			Metrics: controller.NewMetrics(prometheus.NewRegistry()),
 		}, d)
 		return b.etcd.Dump(t)

@@ -180,7 +180,7 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store commands.Dat
 	return mgr.Add(&controller.Reconciler{
 		Requests: requests, RestoreStore: store,
 		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.settings.Config, DryRun: !o.writes(),
-		LeftoverStore: store, LeftoverCluster: cluster, Clock: clock.RealClock{}, Log: log.WithName(Component),
+		Leftovers: true, Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/nodesync/ipamcheck"
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/platform/finding"
@@ -122,12 +121,8 @@ func (s Sides) readIPAM(ctx context.Context) (ipamcheck.Data, error) {
 
 // pods lists the pods that have not finished.
 func (s Sides) pods(ctx context.Context) (map[ipamcheck.Pod]bool, error) {
-	cluster, ok := s.Cluster.(controller.LeftoverCluster)
-	if !ok {
-		return nil, errors.New("pods cannot be listed here")
-	}
 	pods := map[ipamcheck.Pod]bool{}
-	err := cluster.EachPod(ctx, func(namespace, name string) { pods[ipamcheck.Pod{Namespace: namespace, Name: name}] = true })
+	err := s.Cluster.EachPod(ctx, func(namespace, name string) { pods[ipamcheck.Pod{Namespace: namespace, Name: name}] = true })
 	return pods, err
 }
 

@@ -33,7 +33,6 @@ type Source interface {
 // Datastore is what the program needs of either datastore.
 type Datastore interface {
 	controller.Datastore
-	controller.LeftoverStore
 	controller.RestoreStore
 	controller.RepairStore
 	// IPAM reads all data of Calico's IPAM.

@@ -29,17 +29,8 @@ func (k *KubernetesCluster) PodsWithAddresses(ctx context.Context, addresses []n
 	var err error
 	if len(addresses) > fewAddresses {
 		found, err = k.matchAddresses(ctx, addresses)
-	} else {
-		found, err = k.askAddresses(ctx, addresses)
+		addresses = nil
 	}
-	slices.SortFunc(found, func(a, b nodesync.PodAddress) int {
-		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Pod, b.Pod))
-	})
-	return found, err
-}
-
-func (k *KubernetesCluster) askAddresses(ctx context.Context, addresses []netip.Addr) ([]nodesync.PodAddress, error) {
-	var found []nodesync.PodAddress
 	for _, address := range addresses {
 		pods, err := k.runningPods(ctx, "status.podIP", address.String())
 		if err != nil {
@@ -49,7 +40,10 @@ func (k *KubernetesCluster) askAddresses(ctx context.Context, addresses []netip.
 			found = append(found, nodesync.PodAddress{Address: address, Pod: pod})
 		}
 	}
-	return found, nil
+	slices.SortFunc(found, func(a, b nodesync.PodAddress) int {
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Pod, b.Pod))
+	})
+	return found, err
 }
 
 // matchAddresses lists all running pods, page by page, and keeps those that have one of the addresses.

@@ -73,10 +73,13 @@ func (r *Reconciler) applyStep(ctx context.Context, s *scene, step nodesync.Step
 		defer func() { <-block }()
 	}
 	m := s.machines[step.Subject().Host]
-	revision, err := r.tryStep(ctx, s.plan, step, m)
+	revision, err := int64(0), r.mayWrite(ctx, step, m)
+	if err == nil {
+		revision, err = r.write(ctx, s.plan, step, m)
+	}
 	switch {
-	case settled(err):
-		return reconcile.As(reconcile.Conflict, err)
+	case errors.Is(err, calico.ErrConflict), errors.Is(err, errAlive), errors.Is(err, errNotLeftover):
+		return reconcile.As(reconcile.Conflict, err) // the world has moved on
 	case err != nil:
 		return reconcile.As(reconcile.Held, err)
 	case revision != 0:
@@ -106,29 +109,23 @@ func workers(ctx context.Context, most int) (*errgroup.Group, context.Context) {
 	return group, ctx
 }
 
-// tryStep writes, after all that is to be removed of a machine was journaled before the first step that touches it.
-// Whether the machine is still gone is asked right after that, by the step.
-func (r *Reconciler) tryStep(ctx context.Context, plan nodesync.Plan, step nodesync.Step, m *machine) (int64, error) {
-	if s, ok := step.(nodesync.RemoveLeftovers); ok {
-		return 0, r.removeLeftovers(ctx, plan, s, m.unwritten)
+// mayWrite journals all that is to be removed of a machine before the first step that touches it, and asks right after that whether it is still gone.
+func (r *Reconciler) mayWrite(ctx context.Context, step nodesync.Step, m *machine) error {
+	if harmless(step) {
+		return nil
 	}
-	if entry, due := m.unwritten[step.Subject()]; r.Journal != nil && due && !harmless(step) {
+	if entry, due := m.unwritten[step.Subject()]; r.Journal != nil && due {
 		delete(m.unwritten, step.Subject())
 		if err := r.keep(ctx, entry); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return r.write(ctx, step, m.revision)
+	return r.stillGone(ctx, step.Subject())
 }
 
-// write is one step. nodeRevision is what the Calico Node must still be at. A Fence returns the revision that it made.
-func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision int64) (int64, error) {
-	if !harmless(step) {
-		if err := r.stillGone(ctx, step.Subject()); err != nil {
-			return 0, err
-		}
-	}
-	guard := calico.Guard{Host: step.Subject().Host, Revision: nodeRevision}
+// write is one step. A Fence returns the revision that it made.
+func (r *Reconciler) write(ctx context.Context, plan nodesync.Plan, step nodesync.Step, m *machine) (int64, error) {
+	guard := calico.Guard{Host: step.Subject().Host, Revision: m.revision}
 	switch s := step.(type) {
 	case nodesync.BindCluster:
 		return 0, r.Datastore.AnnotateClusterInformation(ctx, s.Revision, nodesync.BindingAnnotation, s.ClusterUID)
@@ -149,15 +146,16 @@ func (r *Reconciler) write(ctx context.Context, step nodesync.Step, nodeRevision
 		return 0, r.Datastore.DeleteHandles(ctx, s.Handles)
 	case nodesync.RemoveNode:
 		return 0, r.Datastore.DeleteNode(ctx, guard)
-	case nodesync.RemoveLeftovers: // tryStep has seen to it: its machine lives
+	case nodesync.RemoveLeftovers:
+		return 0, r.removeLeftovers(ctx, plan, s, m.unwritten)
 	}
 	return 0, fmt.Errorf("step %T is unknown", step)
 }
 
-// harmless reports that a step removes nothing of a machine, so that no machine needs to be gone for it and there is nothing to be kept.
+// harmless reports that a step removes nothing of a machine that is gone: no machine needs to be, and what is to be kept of it is seen to elsewhere.
 func harmless(step nodesync.Step) bool {
 	switch step.(type) {
-	case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles:
+	case nodesync.BindCluster, nodesync.Unfence, nodesync.RemoveHandles, nodesync.RemoveLeftovers:
 		return true
 	default:
 		return false
@@ -177,9 +175,4 @@ func (r *Reconciler) stillGone(ctx context.Context, of nodesync.Subject) error {
 		}
 	}
 	return nil
-}
-
-// settled reports that a step failed in a way that the next round decides again without waiting: the world has moved on.
-func settled(err error) bool {
-	return errors.Is(err, calico.ErrConflict) || errors.Is(err, errAlive) || errors.Is(err, errNotLeftover)
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -29,36 +30,27 @@ func (k *KubernetesCluster) CalicoPods(ctx context.Context, node string) ([]node
 	return pods, nil
 }
 
-// nodename is the environment variable NODENAME of a pod's container calico-node, "" if the API server does not know
-// it. Without it calico-node reads a file of its machine (node/pkg/lifecycle/utils, DetermineNodeName).
-func nodename(pod *unstructured.Unstructured) string {
-	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
-	for _, container := range containers {
-		object, _ := container.(map[string]any)
-		if object["name"] != "calico-node" {
-			continue
-		}
-		variables, _, _ := unstructured.NestedSlice(object, "env")
-		for _, variable := range variables {
-			if v, _ := variable.(map[string]any); v["name"] == "NODENAME" {
-				return valueOf(v, pod)
+// nodename is the environment variable NODENAME of a pod's container calico-node, as it is or by a field of the pod of
+// which there is just one value; "" if the API server does not know it. Without it calico-node reads a file of its
+// machine (node/pkg/lifecycle/utils, DetermineNodeName).
+func nodename(object *unstructured.Unstructured) string {
+	var pod corev1.Pod
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
+		return ""
+	}
+	for _, container := range pod.Spec.Containers {
+		for _, v := range container.Env {
+			if container.Name != "calico-node" || v.Name != "NODENAME" {
+				continue
 			}
+			field := ""
+			if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
+				field = v.ValueFrom.FieldRef.FieldPath
+			}
+			return cmp.Or(v.Value, map[string]string{
+				"spec.nodeName": pod.Spec.NodeName, "status.hostIP": pod.Status.HostIP, "status.podIP": pod.Status.PodIP, "metadata.name": pod.Name,
+			}[field])
 		}
 	}
 	return ""
-}
-
-// valueOf is the value of an environment variable that is given as it is, or by a field of the pod of which there is
-// just one value.
-func valueOf(variable map[string]any, pod *unstructured.Unstructured) string {
-	value, _, _ := unstructured.NestedString(variable, "value")
-	field, _, _ := unstructured.NestedString(variable, "valueFrom", "fieldRef", "fieldPath")
-	path := map[string][]string{
-		"spec.nodeName": {"spec", "nodeName"}, "status.hostIP": {"status", "hostIP"}, "status.podIP": {"status", "podIP"}, "metadata.name": {"metadata", "name"},
-	}[field]
-	if path == nil {
-		return value
-	}
-	named, _, _ := unstructured.NestedString(pod.Object, path...)
-	return cmp.Or(value, named)
 }

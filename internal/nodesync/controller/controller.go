@@ -46,9 +46,8 @@ type Reconciler struct {
 	// State outlives the process; without one (nil), grace periods begin again after a restart and nothing can be confirmed.
 	State  State
 	Config nodesync.Config
-	// LeftoverStore and LeftoverCluster are for what pods that are gone have left on existing machines; with nil for either nothing of it is looked for.
-	LeftoverStore   LeftoverStore
-	LeftoverCluster LeftoverCluster
+	// Leftovers says that what pods that are gone have left on existing machines is looked for.
+	Leftovers bool
 	// Requests are what people ask for by name, and RestoreStore is for putting back what they name; nil for neither.
 	Requests     Requests
 	RestoreStore RestoreStore
@@ -161,7 +160,7 @@ func (r *Reconciler) reading() parts {
 		Plan: func(s *scene) (p roundPlan) {
 			if s.unread == nil {
 				s.plan = nodesync.MakePlan(s.World, config)
-				p.Needs, p.Steps = r.needs(s.plan.Needs), s.plan.Steps
+				p.Needs, p.Steps, p.Memory = r.needs(s.plan.Needs), s.plan.Steps, r.unpromised(s.plan.Memory, s.Now)
 			}
 			return p
 		},
@@ -171,18 +170,14 @@ func (r *Reconciler) reading() parts {
 // options are a round.
 func (r *Reconciler) options() parts {
 	o := r.reading()
-	decide := o.Plan
-	o.Plan = func(s *scene) roundPlan {
-		p := decide(s)
-		if p.Memory = r.unpromised(s.plan.Memory, s.Now); s.unread != nil {
-			p.Steps, p.Memory = nil, nil
-		}
-		return p
-	}
 	if r.DryRun {
 		o.Mode, o.Because = outputs.Report, func(s *scene, step nodesync.Step) string { return because(s.plan)[step.Subject()] }
 	}
-	o.Writes, o.Save, o.Apply, o.Report, o.AtEnd = writes(), r.promise, r.applyStep, r.conclude, true
+	o.Writes, o.Save, o.Apply, o.AtEnd = writes(), r.promise, r.applyStep, true
+	o.Report = func(ctx context.Context, done *round) {
+		r.learn(ctx, done)
+		r.Metrics.countRound(done.Err, r.Clock.Now())
+	}
 	// If the datastore could not be bound to this cluster, it may be another's by now.
 	o.First = func(s nodesync.Step) bool { return s.Subject().Host == "" }
 	o.Subject = func(s nodesync.Step) string { return s.Subject().Host }
@@ -224,24 +219,6 @@ func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
 	return s.plan, nil
 }
 
-// gather is the World as it is now, with what is known from before.
-func (r *Reconciler) gather(ctx context.Context, _ string) (s *scene, err error) {
-	s = &scene{began: r.Clock.Now(), work: &work{}}
-	defer func() { s.unread, s.reading = err, r.Clock.Since(s.began) }()
-	confirmation, err := r.recall(ctx)
-	if err != nil {
-		return s, fmt.Errorf("reading what was saved: %w", err)
-	}
-	s.World, err = r.observe(ctx, nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation})
-	return s, err
-}
-
-// conclude learns from a round and reports it.
-func (r *Reconciler) conclude(ctx context.Context, done *round) {
-	r.learn(ctx, done)
-	r.Metrics.countRound(done.Err, r.Clock.Now())
-}
-
 // learn remembers what came of a round, tells of it, and says when the next one is due. It returns false for a round
 // without a plan that could be begun.
 func (r *Reconciler) learn(ctx context.Context, done *round) bool {
@@ -270,7 +247,7 @@ func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 	}
 	r.remember(ctx)
 	r.forget(plan, tried)
-	r.report(ctx, r.Log, plan, tried)
+	r.report(ctx, plan, tried)
 	return true
 }
 
@@ -328,7 +305,10 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 	r.given, r.promised = confirmation, memory
 	r.memory = r.memory.WithOwners(memory.Absences, r.Clock.Now())
 	r.memory.Removals = joinRemovals(r.memory.Removals, memory.Removals)
-	r.memory.LeftoverRemovals = joinLeftoverRemovals(r.memory.LeftoverRemovals, memory.LeftoverRemovals)
+	own := slices.Concat(r.memory.LeftoverRemovals, memory.LeftoverRemovals)
+	slices.SortStableFunc(own, func(a, b nodesync.LeftoverRemoval) int { return a.At.Compare(b.At) })
+	// What was removed at one time is counted once.
+	r.memory.LeftoverRemovals = slices.CompactFunc(own, func(a, b nodesync.LeftoverRemoval) bool { return a.At.Equal(b.At) })
 	return confirmation, nil
 }
 
@@ -336,7 +316,7 @@ func (r *Reconciler) recall(ctx context.Context) (confirmation string, err error
 func joinRemovals(own, others []nodesync.Removal) []nodesync.Removal {
 	latest := make(map[string]time.Time, len(own)+len(others))
 	for _, r := range slices.Concat(own, others) {
-		if at, known := latest[r.CalicoNode]; !known || r.At.After(at) {
+		if r.At.After(latest[r.CalicoNode]) {
 			latest[r.CalicoNode] = r.At
 		}
 	}
@@ -345,17 +325,6 @@ func joinRemovals(own, others []nodesync.Removal) []nodesync.Removal {
 		joined = append(joined, nodesync.Removal{CalicoNode: host, At: latest[host]})
 	}
 	return joined
-}
-
-// joinLeftoverRemovals does the same for leftovers: what was removed at one time is counted once.
-func joinLeftoverRemovals(own, others []nodesync.LeftoverRemoval) []nodesync.LeftoverRemoval {
-	for _, x := range others {
-		if !slices.ContainsFunc(own, func(o nodesync.LeftoverRemoval) bool { return o.At.Equal(x.At) }) {
-			own = append(slices.Clone(own), x)
-		}
-	}
-	slices.SortFunc(own, func(a, b nodesync.LeftoverRemoval) int { return a.At.Compare(b.At) })
-	return own
 }
 
 // unpromised is a memory if it has to be saved before the first step, and else nil: which unwitnessed machines are to

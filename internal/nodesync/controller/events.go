@@ -81,68 +81,42 @@ type Events interface {
 
 // announced is what has been said in Events, so that nothing is said twice. The zero value has said nothing.
 type announced struct {
-	// holding are the gates that hold something back now.
-	holding map[nodesync.Gate]hold
+	// told are the topics that hold now, and whether it has been told of them.
+	told map[topic]bool
 	// removed is what has been removed of a machine so far.
 	removed map[nodesync.Subject]cleared
-	// failing are the machines of which a step failed, and it has been told.
-	failing map[failure]bool
-	// leftovers are the hosts of which it has been told that objects are about them.
-	leftovers map[string]bool
-	// podLeftovers reports that it has been told of leftovers of pods, since there were none.
-	podLeftovers bool
 	// said is when a warning was given last.
 	said map[string]time.Time
 }
 
+// topic is told of once for as long as it holds: a gate, what a gate leaves of a subject, or that steps about a subject fail, and why (a Reason).
+type topic struct {
+	gate    nodesync.Gate
+	of      nodesync.Subject
+	failing string
+}
+
 // clone is a copy that goes its own way, but for the warnings: what it warns of is not warned of again here.
 func (a announced) clone() announced {
-	a.holding, a.removed, a.failing, a.leftovers = maps.Clone(a.holding), maps.Clone(a.removed), maps.Clone(a.failing), maps.Clone(a.leftovers)
+	a.told, a.removed = maps.Clone(a.told), maps.Clone(a.removed)
 	return a
-}
-
-// hold is a gate that holds something back.
-type hold struct {
-	rounds int  // in a row
-	told   bool // in this row
-}
-
-// failure is that something of a machine fails, and why (a Reason).
-type failure struct {
-	of     nodesync.Subject
-	reason string
 }
 
 // cleared counts what has been removed.
 type cleared struct{ objects, addresses int }
 
-// announce turns a round into Events: what was done, once for each machine, and what begins to need a person. A dry run writes nothing, and an Event
-// is a write.
-func (r *Reconciler) announce(ctx context.Context, plan nodesync.Plan, tried []applied) {
-	if r.Events == nil || r.DryRun {
-		return
-	}
-	if r.announced.said == nil {
-		r.announced = announced{
-			holding: map[nodesync.Gate]hold{}, removed: map[nodesync.Subject]cleared{}, failing: map[failure]bool{}, said: map[string]time.Time{},
-		}
-	}
-	r.forgetAnnounced(plan)
-	r.announceGates(ctx, plan.Refusals)
-	r.announceLeftovers(ctx, plan.Refusals)
-	r.announcePodLeftovers(ctx, plan)
-	r.announceSteps(ctx, plan, tried)
-}
-
 // forgetAnnounced drops what is known of machines that are not absent any more, and of warnings that may be given again.
 func (r *Reconciler) forgetAnnounced(plan nodesync.Plan) {
+	if r.announced.said == nil {
+		r.announced = announced{told: map[topic]bool{}, removed: map[nodesync.Subject]cleared{}, said: map[string]time.Time{}}
+	}
 	absent := map[string]bool{}
 	for _, a := range plan.Memory.Absences {
 		absent[a.CalicoNode] = true
 	}
 	back := func(of nodesync.Subject) bool { return of.KubernetesNode != "" && !absent[of.Host] }
 	maps.DeleteFunc(r.announced.removed, func(of nodesync.Subject, _ cleared) bool { return back(of) })
-	maps.DeleteFunc(r.announced.failing, func(f failure, _ bool) bool { return back(f.of) })
+	maps.DeleteFunc(r.announced.told, func(x topic, _ bool) bool { return x.failing != "" && back(x.of) })
 	maps.DeleteFunc(r.announced.said, func(_ string, at time.Time) bool { return r.Clock.Since(at) >= sayAgain })
 }
 
@@ -168,34 +142,36 @@ func heldBy(gate nodesync.Gate) string {
 func (r *Reconciler) announceGates(ctx context.Context, refusals []nodesync.Refusal) {
 	for _, gate := range nodesync.Gates() {
 		i := slices.IndexFunc(refusals, func(refusal nodesync.Refusal) bool { return refusal.Gate == gate })
-		reason := heldBy(gate)
-		if reason == "" || i < 0 {
-			delete(r.announced.holding, gate)
+		of, reason := topic{gate: gate}, heldBy(gate)
+		if reason == "" {
 			continue
 		}
-		held := r.announced.holding[gate]
-		held.rounds++
-		// The watch is often not filled yet in the first round of a process.
-		if begins := gate != nodesync.GateKubernetesNotSynced || held.rounds > 1; begins && !held.told {
-			held.told = r.warn(ctx, Event{Reason: reason, Action: actionJudge, Note: gateNote(refusals[i])})
+		told, goesOn := r.announced.told[of]
+		if delete(r.announced.told, of); i < 0 {
+			continue
 		}
-		r.announced.holding[gate] = held
+		// The watch is often not filled yet in the first round of a process.
+		if begins := gate != nodesync.GateKubernetesNotSynced || goesOn; begins && !told {
+			told = r.warn(ctx, Event{Reason: reason, Action: actionJudge, Note: gateNote(refusals[i])})
+		}
+		r.announced.told[of] = told
 	}
 }
 
 // announceLeftovers tells of objects about hosts that are not machines any more, once of each host.
 func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.Refusal) {
-	found, hosts := map[string]bool{}, []string{}
+	found, hosts := map[topic]bool{}, []string{}
 	for _, refusal := range refusals {
-		if host := refusal.Of.Host; refusal.Gate == nodesync.GateOrphanedConfiguration && !found[host] {
-			found[host] = true
-			if !r.announced.leftovers[host] {
-				hosts = append(hosts, host)
-			}
+		of := topic{gate: refusal.Gate, of: nodesync.Subject{Host: refusal.Of.Host}}
+		if refusal.Gate != nodesync.GateOrphanedConfiguration || found[of] {
+			continue
+		}
+		if found[of] = true; !r.announced.told[of] {
+			hosts = append(hosts, of.of.Host)
 		}
 	}
-	r.announced.leftovers = found
-	if len(hosts) == 0 {
+	maps.DeleteFunc(r.announced.told, func(x topic, _ bool) bool { return x.gate == nodesync.GateOrphanedConfiguration })
+	if maps.Copy(r.announced.told, found); len(hosts) == 0 {
 		return
 	}
 	slices.Sort(hosts)
@@ -206,8 +182,9 @@ func (r *Reconciler) announceLeftovers(ctx context.Context, refusals []nodesync.
 
 // announcePodLeftovers tells of what pods that are gone have left on existing machines, once until there is nothing of it.
 func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Plan) {
-	told := r.announced.podLeftovers
-	if r.announced.podLeftovers = plan.Leftovers > 0; told || plan.Leftovers == 0 {
+	of := topic{gate: nodesync.GatePodLeftovers}
+	told := r.announced.told[of]
+	if r.announced.told[of] = plan.Leftovers > 0; told || plan.Leftovers == 0 {
 		return
 	}
 	then := "--also-remove=" + string(nodesync.KindPodLeftovers) + " lets the controller remove them"
@@ -215,11 +192,8 @@ func (r *Reconciler) announcePodLeftovers(ctx context.Context, plan nodesync.Pla
 		then = "the controller removes them when nothing speaks against it"
 	}
 	note := fmt.Sprintf("Deleted pods have left %d addresses or endpoints on existing machines; %s", plan.Leftovers, then)
-	for _, refusal := range plan.Refusals {
-		if refusal.Gate == nodesync.GatePodLeftovers {
-			r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note + "; " + refusal.Of.Host + ": " + refusal.Message})
-			return
-		}
+	if i := slices.IndexFunc(plan.Refusals, func(x nodesync.Refusal) bool { return x.Gate == nodesync.GatePodLeftovers }); i >= 0 {
+		note += "; " + plan.Refusals[i].Of.Host + ": " + plan.Refusals[i].Message
 	}
 	r.record(ctx, Event{Reason: ReasonLeftoversFound, Action: actionJudge, Note: note})
 }
@@ -254,24 +228,15 @@ func (r *Reconciler) warn(ctx context.Context, event Event) bool {
 	return true
 }
 
+// record gives an Event to people, unless this only shows: an Event is a write.
 func (r *Reconciler) record(ctx context.Context, event Event) {
-	event.Note = clip(event.Note, longestNote)
-	r.Events.Record(ctx, event)
+	if event.Note = clip(event.Note, longestNote); r.Events != nil && !r.DryRun {
+		r.Events.Record(ctx, event)
+	}
 }
 
-// announceSteps tells of machines that have been cleaned up, fences that were withdrawn, the cluster that was recorded, and steps that failed.
-func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, tried []applied) {
-	done := map[nodesync.Subject]int{}
-	for _, a := range tried {
-		switch {
-		case a.Err == nil:
-			done[a.Step.Subject()]++
-			r.announceDone(ctx, a.Step)
-		case settled(a.Err) || ctx.Err() != nil: // the next round decides again; or the end has come
-		default:
-			r.announceFailure(ctx, a)
-		}
-	}
+// announceCleaned tells of the machines of which all that was planned has been done.
+func (r *Reconciler) announceCleaned(ctx context.Context, plan nodesync.Plan, done map[nodesync.Subject]int) {
 	for _, decision := range plan.Decisions {
 		planned := 0
 		for _, step := range plan.Steps {
@@ -280,51 +245,51 @@ func (r *Reconciler) announceSteps(ctx context.Context, plan nodesync.Plan, trie
 			}
 		}
 		if planned > 0 && done[decision.Of] == planned {
-			r.announceCleaned(ctx, decision, plan.Refusals)
+			r.announceClean(ctx, decision, plan.Refusals)
 		}
 	}
 }
 
 // standsAlone reports that a step is told of by itself, and is not a part of a clean-up.
 func standsAlone(step nodesync.Step) bool {
-	kind := nodesync.Kind(step)
-	return kind == nodesync.Kind(nodesync.BindCluster{}) || kind == nodesync.Kind(nodesync.Unfence{})
+	switch step.(type) {
+	case nodesync.BindCluster, nodesync.Unfence:
+		return true
+	default:
+		return false
+	}
 }
 
 // announceDone tells of steps that stand for themselves, and counts the others.
 func (r *Reconciler) announceDone(ctx context.Context, step nodesync.Step) {
 	of := step.Subject()
-	if s, ok := step.(nodesync.BindCluster); ok {
+	switch s := step.(type) {
+	case nodesync.BindCluster:
 		r.record(ctx, Event{
 			Reason: ReasonClusterRecorded, Action: actionRecord,
 			Note: "Recorded on Calico's ClusterInformation that this datastore belongs to the cluster whose kube-system has UID " + s.ClusterUID,
 		})
-		return
-	}
-	if _, ok := step.(nodesync.Unfence); ok {
+	case nodesync.Unfence:
 		r.record(ctx, Event{
 			Reason: ReasonFenceWithdrawn, Action: actionWithdraw, Node: of.KubernetesNode,
 			Note: fmt.Sprintf("Withdrew the fence from Calico Node %s: Kubernetes Node %s exists again", of.Host, of.KubernetesNode),
 		})
-		return
+	default:
+		r.announced.removed[of] = r.announced.removed[of].plus(step)
 	}
-	r.announced.removed[of] = r.announced.removed[of].plus(step)
 }
 
 // plus counts what a step has removed.
 func (c cleared) plus(step nodesync.Step) cleared {
-	if _, ok := step.(nodesync.Fence); ok {
-		return c
-	}
-	if s, ok := step.(nodesync.RemoveEndpoints); ok {
+	switch s := step.(type) {
+	case nodesync.Fence:
+	case nodesync.RemoveEndpoints:
 		c.objects += len(s.Endpoints)
-		return c
-	}
-	if s, ok := step.(nodesync.ReleaseAddresses); ok {
+	case nodesync.ReleaseAddresses:
 		c.addresses += len(s.Addresses)
-		return c
-	}
-	if s, ok := step.(nodesync.RemoveLeftovers); ok {
+	case nodesync.RemoveHandles:
+		c.objects += len(s.Handles)
+	case nodesync.RemoveLeftovers:
 		for _, l := range s.Leftovers {
 			if l.Endpoint.Name != "" {
 				c.objects++
@@ -332,26 +297,22 @@ func (c cleared) plus(step nodesync.Step) cleared {
 				c.addresses++
 			}
 		}
-		return c
+	case nodesync.RemoveAffinity:
+		if c.objects++; s.DeleteBlock {
+			c.objects++ // the block
+		}
+	default:
+		c.objects++
 	}
-	if s, ok := step.(nodesync.RemoveHandles); ok {
-		c.objects += len(s.Handles)
-		return c
-	}
-	if s, ok := step.(nodesync.RemoveAffinity); ok && s.DeleteBlock {
-		c.objects++ // the block
-	}
-	c.objects++
 	return c
 }
 
-// announceCleaned tells that all that was planned for a machine has been done.
-func (r *Reconciler) announceCleaned(ctx context.Context, decision nodesync.Decision, refusals []nodesync.Refusal) {
+// announceClean tells that a machine is clean.
+func (r *Reconciler) announceClean(ctx context.Context, decision nodesync.Decision, refusals []nodesync.Refusal) {
 	of := decision.Of
 	removed := r.announced.removed[of]
 	delete(r.announced.removed, of)
-	delete(r.announced.failing, failure{of, ReasonStepFailed})
-	delete(r.announced.failing, failure{of, ReasonJournalFailed})
+	maps.DeleteFunc(r.announced.told, func(x topic, _ bool) bool { return x.failing != "" && x.of == of })
 	left := 0
 	for _, refusal := range refusals {
 		if refusal.Of == of {
@@ -385,11 +346,9 @@ func (r *Reconciler) announceFailure(ctx context.Context, a applied) {
 		reason, node = ReasonJournalFailed, ""
 		note = fmt.Sprintf("Removing nothing of machine %s, because the objects to remove cannot be journaled: %v", of.Host, a.Err)
 	}
-	if r.announced.failing[failure{of, reason}] {
-		return
-	}
-	if r.warn(ctx, Event{Reason: reason, Action: actionCleanUp, Node: node, Note: note}) {
-		r.announced.failing[failure{of, reason}] = true
+	x := topic{of: of, failing: reason}
+	if !r.announced.told[x] && r.warn(ctx, Event{Reason: reason, Action: actionCleanUp, Node: node, Note: note}) {
+		r.announced.told[x] = true
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -48,92 +49,48 @@ func newKubernetesEvents(t *testing.T, namespace string) *KubernetesEvents {
 	}
 }
 
-// newDeployment makes the program's own Deployment.
-func newDeployment(t *testing.T, namespace string) *appsv1.Deployment {
-	t.Helper()
-	labels := map[string]string{"app": "x"}
-	deployment := must.Get(controlplane.Shared(t).Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: DeploymentName},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-			},
-		},
-	}, metav1.CreateOptions{})).Or(t)
-	return deployment
-}
-
-// described waits until so many Events are found about an object as `kubectl describe` finds them, by kind, name, namespace and UID.
-func described(t *testing.T, namespace string, about runtime.Object, count int) []corev1.Event {
-	t.Helper()
-	var found []corev1.Event
-	testkit.Eventually(t, "the Events", func() string {
-		list, err := controlplane.Shared(t).Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, about)
-		if err != nil {
-			return err.Error()
-		}
-		if found = list.Items; len(found) != count {
-			return fmt.Sprintf("%d Events: %+v", len(found), found)
-		}
-		return ""
-	})
-	return found
-}
-
 // Without a Deployment the Namespace is what Events are about, in that namespace, since the API server would take one without a namespace in its
-// reference in "default" only.
+// reference in "default" only. They are found as `kubectl describe` finds them, by kind, name, namespace and UID.
 func TestEventsWithoutADeployment(t *testing.T) {
 	t.Parallel()
 	cluster := controlplane.Shared(t)
 	for name, deployment := range map[string]string{"none is there": DeploymentName, "none is named": ""} {
-		namespace := newNamespace(t, controlplane.Shared(t).Client)
+		namespace := newNamespace(t, cluster.Client)
 		e := newKubernetesEvents(t, namespace)
 		e.Deployment = deployment
 		e.Record(t.Context(), Event{Warning: true, Reason: ReasonHeldByOverlap, Action: "Judge", Note: strings.Repeat("x", longestNote)})
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: namespace, Name: namespace}
-		found := described(t, namespace, about, 1)
-		if found[0].Type != corev1.EventTypeWarning || found[0].Namespace != namespace {
-			t.Errorf("%s: got %+v", name, found[0])
-		}
+		testkit.Eventually(t, "the Event", func() string {
+			list, err := cluster.Client.CoreV1().Events(namespace).SearchWithContext(t.Context(), scheme.Scheme, about)
+			if err != nil || len(list.Items) != 1 || list.Items[0].Type != corev1.EventTypeWarning {
+				return fmt.Sprintf("%s: %v, %+v", name, err, list)
+			}
+			return ""
+		})
 	}
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Namespace: newNamespace(t, controlplane.Shared(t).Client)}, EventTime: metav1.NewMicroTime(time.Now()),
-		ReportingController: "c", ReportingInstance: "i", Action: "a", Reason: "r", Type: corev1.EventTypeNormal,
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "x"},
-	}
-	if _, err := cluster.Client.CoreV1().Events(event.Namespace).Create(t.Context(), event, metav1.CreateOptions{}); err == nil {
-		t.Error("the API server takes an Event about an object without a namespace anywhere: the reference needs none")
-	}
-}
-
-// unreachable is a reader of an API server that does not respond at first.
-type unreachable struct {
-	client.Reader
-	failures int
-}
-
-func (u *unreachable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if u.failures > 0 {
-		u.failures--
-		return errLost
-	}
-	return u.Reader.Get(ctx, key, object, options...)
 }
 
 // An API server that did not respond once is asked again: the Namespace is not what Events are about for ever after.
 func TestTheDeploymentIsLookedForAgain(t *testing.T) {
 	t.Parallel()
-	namespace := newNamespace(t, controlplane.Shared(t).Client)
-	deployment := newDeployment(t, namespace)
-	e := newKubernetesEvents(t, namespace)
-	e.Reader = &unreachable{Reader: e.Reader, failures: 1}
-	for _, want := range []string{"Namespace", "Deployment", "Deployment"} {
-		if got := e.regarding(t.Context()); got.Kind != want {
-			t.Errorf("regarding %s, want %s", got.Kind, want)
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: DeploymentName, UID: "uid"}}
+	failures := 1
+	reader := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(deployment).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if failures--; failures >= 0 {
+				return errLost
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	}).Build()
+	e := &KubernetesEvents{Reader: reader, Namespace: "ns", Deployment: DeploymentName, Log: logr.Discard()}
+	for _, want := range []corev1.ObjectReference{
+		{APIVersion: "v1", Kind: "Namespace", Namespace: "ns", Name: "ns"},
+		{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "ns", Name: DeploymentName, UID: "uid"},
+		{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "ns", Name: DeploymentName, UID: "uid"},
+	} {
+		if got := e.regarding(t.Context()); *got != want {
+			t.Errorf("regarding %+v, want %+v", got, want)
 		}
-	}
-	if got := e.regarding(t.Context()).UID; got != deployment.UID {
-		t.Errorf("UID %s, want %s", got, deployment.UID)
 	}
 }

@@ -13,32 +13,65 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
-// heard keeps what it is told.
-type heard struct{ events []Event }
-
-func (h *heard) Record(_ context.Context, event Event) { h.events = append(h.events, event) }
-
-// reasons are those of all Events since the last call, with the Node.
-func (h *heard) reasons() string {
-	var out []string
-	for _, event := range h.events {
-		out = append(out, strings.TrimSpace(event.Reason+" "+event.Node))
-	}
-	h.events = nil
-	return strings.Join(out, ", ")
+// announcing is a Reconciler of which only the announcing is tried, and what it has told.
+type announcing struct {
+	t     *testing.T
+	r     *Reconciler
+	clock *clocktesting.FakeClock
+	told  []Event
 }
 
-// announcer is a Reconciler of which only the announcing is tried.
-func announcer() (*Reconciler, *heard, *clocktesting.FakeClock) {
-	told, clock := &heard{}, clocktesting.NewFakeClock(time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC))
-	return &Reconciler{Events: told, Clock: clock}, told, clock
+func newAnnouncing(t *testing.T) *announcing {
+	t.Helper()
+	t.Parallel()
+	a := &announcing{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC))}
+	a.r = &Reconciler{Events: a, Clock: a.clock, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry())}
+	return a
+}
+
+func (a *announcing) Record(_ context.Context, event Event) { a.told = append(a.told, event) }
+
+// expect announces a round and lets a minute pass. Of each Event that is told it wants the reason and the Node, and after a
+// colon what its note says.
+func (a *announcing) expect(when string, plan nodesync.Plan, out []applied, want ...string) {
+	a.t.Helper()
+	a.told = nil
+	a.r.report(a.t.Context(), plan, out)
+	a.clock.Step(time.Minute)
+	for i, w := range want {
+		about, says, _ := strings.Cut(w, ": ")
+		if i >= len(a.told) || strings.TrimSpace(a.told[i].Reason+" "+a.told[i].Node) != about || !strings.Contains(a.told[i].Note, says) {
+			a.t.Errorf("%s: got Events %+v, want %q", when, a.told, want)
+			return
+		}
+		warns := strings.HasPrefix(about, "HeldBy") || strings.HasSuffix(strings.Fields(about)[0], "Failed")
+		if e := a.told[i]; e.Warning != warns || e.Action == "" || len(e.Note) > 1024 {
+			a.t.Errorf("%s: got %+v", when, e)
+		}
+	}
+	if len(a.told) > len(want) {
+		a.t.Errorf("%s: got Events %+v, want %q", when, a.told, want)
+	}
+}
+
+// held is a plan that holds something back by gates, about hosts if there are any.
+func held(gate nodesync.Gate, hosts ...string) (plan nodesync.Plan) {
+	if len(hosts) == 0 {
+		plan.Refusals = []nodesync.Refusal{{Gate: gate, Message: "because of " + string(gate)}}
+	}
+	for _, host := range hosts {
+		plan.Refusals = append(plan.Refusals, nodesync.Refusal{Of: nodesync.Subject{Host: host}, Gate: gate})
+	}
+	return plan
 }
 
 // Reasons are a contract with people who filter by them, and the component's page explains them.
@@ -79,105 +112,67 @@ func TestEveryGateIsAnnouncedOrNot(t *testing.T) {
 	}
 }
 
-// Of objects about a host that is not a machine any more it is told once, in one Event for all that are new.
+// Of objects about a host that is not a machine any more it is told once, in one Event for all that are new. The Event about
+// leftovers of pods advises to set a flag only where it is not set.
 func TestLeftoversAreAnnouncedOnce(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
-	round := func(hosts ...string) string {
-		var plan nodesync.Plan
-		for _, host := range hosts {
-			plan.Refusals = append(plan.Refusals, nodesync.Refusal{Of: nodesync.Subject{Host: host}, Gate: nodesync.GateOrphanedConfiguration})
+	a := newAnnouncing(t)
+	const about, gate = "neither a Calico Node nor a Kubernetes Node: ", nodesync.GateOrphanedConfiguration
+	a.expect("two hosts", held(gate, "b", "a"), nil, "LeftoversFound: about 2 hosts, "+about+"a, b; if a machine")
+	a.expect("the same", held(gate, "a", "b"), nil)
+	a.expect("one more", held(gate, "a", "b", "c"), nil, "LeftoversFound: about 1 host, "+about+"c; if a machine")
+	a.expect("none", nodesync.Plan{}, nil)
+	for _, set := range []bool{false, true} {
+		want := "LeftoversFound: --also-remove=PodLeftovers lets the controller remove them; a: because"
+		if set {
+			a.r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
+			want = "LeftoversFound: existing machines; the controller removes them when nothing speaks against it; a: because"
 		}
-		r.announce(t.Context(), plan, nil)
-		var notes []string
-		for _, event := range told.events {
-			note, _, _ := strings.Cut(event.Note, "; if")
-			notes = append(notes, event.Reason+": "+note)
-		}
-		told.events = nil
-		return strings.Join(notes, "\n")
-	}
-	const about = ", neither a Calico Node nor a Kubernetes Node: "
-	for _, step := range []struct {
-		hosts []string
-		want  string
-	}{
-		{[]string{"b", "a"}, "LeftoversFound: Objects are about 2 hosts" + about + "a, b"},
-		{[]string{"a", "b"}, ""},
-		{[]string{"a", "b", "c"}, "LeftoversFound: Objects are about 1 host" + about + "c"},
-		{nil, ""},
-	} {
-		if got := round(step.hosts...); got != step.want {
-			t.Errorf("%q: got %q, want %q", step.hosts, got, step.want)
-		}
+		plan := nodesync.Plan{Leftovers: 3, Refusals: []nodesync.Refusal{{
+			Of: nodesync.Subject{Host: "a", Leftovers: true}, Gate: nodesync.GatePodLeftovers, Message: "because",
+		}}}
+		a.expect("pods", plan, nil, want)
+		a.expect("pods again", plan, nil)
+		a.expect("no more", nodesync.Plan{}, nil)
 	}
 }
 
 // A gate is told of when it begins to hold, and not again while it does, nor within the hour if it only flickers.
-// The Event about leftovers of pods advises to set a flag only where it is not set.
-func TestTheEventOfPodLeftoversFollowsTheFlag(t *testing.T) {
-	t.Parallel()
-	for _, set := range []bool{false, true} {
-		r, told, _ := announcer()
-		if set {
-			r.Config.AlsoRemove = []nodesync.ResourceKind{nodesync.KindPodLeftovers}
-		}
-		refusal := nodesync.Refusal{Of: nodesync.Subject{Host: "a", Leftovers: true}, Gate: nodesync.GatePodLeftovers, Message: "its Kubernetes Node is not Ready"}
-		r.announce(t.Context(), nodesync.Plan{Leftovers: 3, Refusals: []nodesync.Refusal{refusal}}, nil)
-		if len(told.events) != 1 || strings.Contains(told.events[0].Note, "--also-remove") == set || !strings.HasSuffix(told.events[0].Note, "; a: "+refusal.Message) {
-			t.Errorf("with the flag %t: %+v", set, told.events)
-		}
-	}
-}
-
 func TestGatesAreAnnouncedOnce(t *testing.T) {
-	t.Parallel()
-	r, told, clock := announcer()
-	round := func(gates ...nodesync.Gate) string {
-		plan := nodesync.Plan{}
-		for _, gate := range gates {
-			plan.Refusals = append(plan.Refusals, nodesync.Refusal{Gate: gate, Message: "because of " + string(gate)})
-		}
-		r.announce(t.Context(), plan, nil)
-		clock.Step(time.Minute)
-		return told.reasons()
+	a := newAnnouncing(t)
+	overlap, none := held(nodesync.GateOverlap), nodesync.Plan{}
+	two := overlap
+	two.Refusals = slices.Concat(overlap.Refusals, held(nodesync.GateMass).Refusals)
+	a.expect("nothing", none, nil)
+	for _, gate := range []nodesync.Gate{nodesync.GateGrace, nodesync.GatePace, nodesync.GateKeep} {
+		a.expect("what passes by itself", held(gate), nil)
 	}
-	expect := func(when, got, want string) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: got Events %q, want %q", when, got, want)
-		}
-	}
-	expect("nothing", round(), "")
-	expect("what passes by itself", round(nodesync.GateGrace, nodesync.GatePace, nodesync.GateKeep), "")
-	expect("two gates begin", round(nodesync.GateOverlap, nodesync.GateMass), "HeldByOverlap, HeldByMassGuard")
+	a.expect("two gates begin", two, nil, "HeldByOverlap: because of overlap", "HeldByMassGuard: lists the nodes and the current hash")
 	for range 200 {
-		expect("they go on", round(nodesync.GateOverlap, nodesync.GateMass), "")
+		a.expect("they go on", two, nil)
 	}
-	expect("one ends", round(nodesync.GateOverlap), "")
-	expect("it begins again, hours later", round(nodesync.GateOverlap, nodesync.GateMass), "HeldByMassGuard")
-	flickers := ""
-	for range 25 {
-		flickers += round() + round(nodesync.GateOverlap)
+	a.expect("one ends", overlap, nil)
+	a.expect("it begins again, hours later", two, nil, "HeldByMassGuard")
+	a.expect("it ends", none, nil)
+	a.expect("the first flickers", overlap, nil, "HeldByOverlap")
+	for range 24 {
+		a.expect("it flickers on", none, nil)
+		a.expect("it flickers on", overlap, nil)
 	}
-	if flickers != "HeldByOverlap" {
-		t.Errorf("a gate that flickers for 50 minutes: got Events %q, want one", flickers)
+	for range 11 {
+		a.expect("it stays, within the hour", overlap, nil)
 	}
-	held := ""
-	for range 60 {
-		held += round(nodesync.GateOverlap)
-	}
-	expect("one that was suppressed while it flickered and then stays", held, "HeldByOverlap")
+	a.expect("it stays, and is told of later", overlap, nil, "HeldByOverlap")
 	for gate, want := range map[nodesync.Gate]string{
-		nodesync.GateKubernetesEmpty: ReasonHeldByKubernetes, nodesync.GateDatastoreNotReady: ReasonHeldByDatastore,
+		nodesync.GateKubernetesEmpty: ReasonHeldByKubernetes, nodesync.GateDatastoreNotReady: ReasonHeldByDatastore + ": calicoctl datastore migrate unlock",
 		nodesync.GateClusterBinding: ReasonHeldByClusterBinding,
 	} {
-		expect(string(gate), round(gate), want)
+		a.expect(string(gate), held(gate), nil, want)
 	}
-	clock.Step(2 * sayAgain)
-	expect("the first round of a process", round(nodesync.GateKubernetesNotSynced), "")
-	expect("a watch that is still not filled", round(nodesync.GateKubernetesNotSynced), ReasonHeldByKubernetes)
-	expect("and then", round(nodesync.GateKubernetesNotSynced), "")
+	a.clock.Step(2 * sayAgain)
+	a.expect("the guard of leftovers", held(nodesync.GateLeftoverGuard), nil, "HeldByMassGuard: no leftovers of deleted pods")
+	a.expect("the first round of a process", held(nodesync.GateKubernetesNotSynced), nil)
+	a.expect("a watch that is still not filled", held(nodesync.GateKubernetesNotSynced), nil, "HeldByKubernetes: look at the API server")
+	a.expect("and then", held(nodesync.GateKubernetesNotSynced), nil)
 }
 
 var errBroken = errors.New("etcdserver: permission denied")
@@ -198,126 +193,64 @@ func one(host string, errs ...error) (nodesync.Plan, []applied) {
 	}
 	var out []applied
 	for i, err := range errs {
-		out = append(out, applied{Step: steps[i], Err: err})
+		outcome := reconcile.OutcomeOf(err)
+		if errors.Is(err, errAlive) || errors.Is(err, calico.ErrConflict) {
+			outcome = reconcile.Conflict
+		}
+		out = append(out, applied{Step: steps[i], Outcome: outcome, Err: err})
 	}
 	return plan, out
 }
 
-func TestAMachineIsAnnouncedOnceItIsClean(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
-	plan, out := one("n1", nil, nil, nil, nil, nil)
-	r.announce(t.Context(), plan, out)
-	want := []Event{{
-		Reason: ReasonMachineCleaned, Action: "CleanUp", Node: "n1.k8s",
-		Note: "Cleaned up machine n1: 6 objects removed and 5 addresses released; because it is NotFound",
-	}}
-	if diff := cmp.Diff(want, told.events); diff != "" {
-		t.Errorf("Events (-want +got):\n%s", diff)
-	}
-	told.events = nil
-	r.announce(t.Context(), nodesync.Plan{}, nil)
-	if got := told.reasons(); got != "" {
-		t.Errorf("a round in which nothing happened: got Events %q", got)
-	}
-}
-
-// Of a machine that fails it is told once, and again only after it has been cleaned up; what was removed on the way is counted in the end.
-func TestFailuresAreAnnouncedOnce(t *testing.T) {
-	t.Parallel()
-	r, told, clock := announcer()
-	for i := range 100 {
-		plan, out := one("n1", nil, errBroken)
-		r.announce(t.Context(), plan, out)
-		clock.Step(5 * time.Minute)
-		if i == 0 {
-			if len(told.events) != 1 || !told.events[0].Warning || !strings.Contains(told.events[0].Note, "permission denied") {
-				t.Errorf("got %+v, want a warning with the error", told.events)
-			}
-			told.events = nil
+// Of a machine it is told once that it is clean. Of one that fails it is told once, and again only after it has been cleaned up; what was removed
+// on the way is counted in the end. What the next round decides again is not a failure.
+func TestMachinesAreAnnouncedOnce(t *testing.T) {
+	a := newAnnouncing(t)
+	expect := func(when, host string, errs []error, want ...string) {
+		t.Helper()
+		plan, out := one(host, errs...)
+		if host == "n2" { // n1 still fails
+			plan.Memory.Absences = append(plan.Memory.Absences, nodesync.Absence{CalicoNode: "n1", KubernetesNode: "n1.k8s"})
 		}
-	}
-	if got := told.reasons(); got != "" {
-		t.Errorf("while it goes on failing: got Events %q", got)
+		a.expect(when, plan, out, want...)
 	}
 	journal := fmt.Errorf("%w: no space left on device", errJournal)
-	plan, out := one("n1", journal)
-	r.announce(t.Context(), plan, out)
-	if len(told.events) != 1 || !strings.Contains(told.events[0].Note, "cannot be journaled") {
-		t.Errorf("got %+v, want a warning about the journal", told.events)
+	expect("it is clean", "n0", make([]error, 5),
+		"MachineCleaned n0.k8s: Cleaned up machine n0: 6 objects removed and 5 addresses released; because it is NotFound")
+	a.expect("nothing happened", nodesync.Plan{}, nil)
+	expect("it has come back", "n1", []error{nil, errAlive})
+	expect("a conflict", "n1", []error{nil, &calico.ConflictError{Key: "k"}})
+	expect("it fails", "n1", []error{nil, errBroken}, "StepFailed n1.k8s: permission denied")
+	for range 100 {
+		a.clock.Step(5 * time.Minute)
+		expect("it goes on failing", "n1", []error{nil, errBroken})
 	}
-	told.events = nil
-	plan, out = one("n2", journal)
-	plan.Memory.Absences = append(plan.Memory.Absences, nodesync.Absence{CalicoNode: "n1", KubernetesNode: "n1.k8s"})
-	r.announce(t.Context(), plan, out)
-	if got := told.reasons(); got != "" {
-		t.Errorf("the journal fails for another machine as well: got Events %q", got)
-	}
-	plan, out = one("n1", nil, nil, errBroken)
-	r.announce(t.Context(), plan, out)
-	plan, out = one("n1", nil, nil, nil, nil, nil)
-	r.announce(t.Context(), plan, out)
-	if len(told.events) != 1 || !strings.Contains(told.events[0].Note, "9 objects removed and 5 addresses released") {
-		t.Errorf("got %+v, want what was removed in both attempts", told.events)
-	}
-	told.events = nil
-	plan, out = one("n1", errBroken)
-	r.announce(t.Context(), plan, out)
-	if got := told.reasons(); got != "StepFailed n1.k8s" {
-		t.Errorf("it fails again: got Events %q", got)
-	}
+	expect("the journal fails", "n1", []error{journal}, "JournalFailed: cannot be journaled")
+	expect("and for another machine", "n2", []error{journal})
+	expect("it gets further", "n1", []error{nil, nil, errBroken})
+	expect("it is clean in the end", "n1", make([]error, 5), "MachineCleaned n1.k8s: 9 objects removed and 5 addresses released")
+	expect("it fails again", "n1", []error{errBroken}, "StepFailed n1.k8s")
 }
 
-// What the next round decides again, or the end of the process, is not a failure.
-func TestConflictsAreNotAnnounced(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
-	for _, err := range []error{errAlive, &calico.ConflictError{Key: "k"}} {
-		plan, out := one("n1", nil, err)
-		r.announce(t.Context(), plan, out)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	plan, out := one("n1", nil, context.Canceled)
-	r.announce(ctx, plan, out)
-	if got := told.reasons(); got != "" {
-		t.Errorf("got Events %q, want none", got)
-	}
-}
-
+// Steps that stand alone have Events of their own.
 func TestOtherAnnouncements(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
+	a := newAnnouncing(t)
 	of := nodesync.Subject{Host: "n1", KubernetesNode: "n1"}
-	handles := nodesync.RemoveHandles{Handles: make([]nodesync.Handle, 4)}
-	steps := []nodesync.Step{nodesync.BindCluster{ClusterUID: "u-1"}, nodesync.Unfence{Of: of}, handles}
+	leftovers := nodesync.RemoveLeftovers{Of: nodesync.Subject{Host: "n2", KubernetesNode: "n2", Leftovers: true}, Leftovers: make([]nodesync.Leftover, 2)}
+	leftovers.Leftovers[0].Endpoint.Name = "e"
+	steps := []nodesync.Step{nodesync.BindCluster{ClusterUID: "u-1"}, nodesync.Unfence{Of: of}, nodesync.RemoveHandles{Handles: make([]nodesync.Handle, 4)}, leftovers}
 	plan, out := nodesync.Plan{Steps: steps}, []applied(nil)
 	for _, step := range steps {
 		plan.Decisions = append(plan.Decisions, nodesync.Decision{Of: step.Subject(), Because: "so"})
-		out = append(out, applied{Step: step})
+		out = append(out, applied{Step: step, Outcome: reconcile.Done})
 	}
-	r.announce(t.Context(), plan, out)
-	notes := ""
-	for _, event := range told.events {
-		notes += event.Note + "\n"
-		if event.Warning {
-			t.Errorf("%s is a warning", event.Reason)
-		}
-	}
-	for _, want := range []string{"UID u-1", "Withdrew the fence from Calico Node n1", "4 objects removed"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("nothing says %q:\n%s", want, notes)
-		}
-	}
-	if got := told.reasons(); got != "ClusterRecorded, FenceWithdrawn n1, LeftoversRemoved" {
-		t.Errorf("got Events %q", got)
-	}
+	a.expect("all", plan, out, "ClusterRecorded: UID u-1", "FenceWithdrawn n1: Withdrew the fence from Calico Node n1", "LeftoversRemoved: 4 objects removed",
+		"LeftoversRemoved n2: leftovers of deleted pods on n2: 1 objects removed and 1 addresses released")
 }
 
 // Notes are cut to what the API server takes, and say what went wrong however much a step names.
 func TestNotesFit(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
+	a := newAnnouncing(t)
 	plan, out := one("n1", nil, errBroken)
 	long := nodesync.RemoveEndpoints{Of: plan.Steps[1].Subject()}
 	for range 500 {
@@ -325,30 +258,16 @@ func TestNotesFit(t *testing.T) {
 	}
 	out[1].Step = long
 	plan.Refusals = []nodesync.Refusal{{Gate: nodesync.GateMass, Message: strings.Repeat("é", 2000)}}
-	r.announce(t.Context(), plan, out)
-	if len(told.events) != 2 || !strings.Contains(told.events[1].Note, "permission denied") {
-		t.Fatalf("got %+v", told.events)
-	}
-	for _, event := range told.events {
-		if len(event.Note) > 1024 {
-			t.Errorf("the note of %s has %d bytes", event.Reason, len(event.Note))
-		}
-	}
+	a.expect("long", plan, out, "HeldByMassGuard: éé", "StepFailed n1.k8s: permission denied")
 }
 
 // A dry run writes nothing, and an Event is a write.
 func TestADryRunAnnouncesNothing(t *testing.T) {
-	t.Parallel()
-	r, told, _ := announcer()
-	r.DryRun = true
+	a := newAnnouncing(t)
+	a.r.DryRun = true
 	plan, out := one("n1", nil, errBroken)
-	plan.Refusals = []nodesync.Refusal{{Gate: nodesync.GateOverlap}}
-	for range 3 {
-		r.announce(t.Context(), plan, out)
-	}
-	if got := told.reasons(); got != "" {
-		t.Errorf("got Events %q, want none", got)
-	}
-	r.Events, r.DryRun = nil, false
-	r.announce(t.Context(), plan, out) // nobody listens
+	plan.Refusals = held(nodesync.GateOverlap).Refusals
+	a.expect("a dry run", plan, out)
+	a.r.Events, a.r.DryRun = nil, false
+	a.expect("nobody listens", plan, out)
 }

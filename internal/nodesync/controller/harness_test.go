@@ -211,7 +211,15 @@ func (s *stage) settle(r *Reconciler) {
 	s.t.Fatal("the controller does not come to rest")
 }
 
-// expectGone fails unless the datastore is as the dump, but for what the named machines left.
+// passTime runs rounds with the time they ask for in between.
+func (s *stage) passTime(r *Reconciler, rounds int) {
+	s.t.Helper()
+	for range rounds {
+		s.clock.Step(must.Get(r.pass(s.t.Context())).Or(s.t))
+	}
+}
+
+// expectUnchanged fails unless the datastore is as the dump, but for what the named machines left.
 func (s *stage) expectUnchanged(want map[string]string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.etcd.Dump(s.t)); diff != "" {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/calico"
+	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
@@ -137,78 +138,61 @@ func TestJournalInConfigMaps(t *testing.T) {
 	}
 }
 
-// A process that dies between two parts leaves an entry that nobody relies on: it is listed as incomplete, cannot be read, does not keep another
-// attempt from being recorded, and is dropped in time.
-func TestCrashBetweenParts(t *testing.T) {
+// A process that dies before a part leaves an entry that nobody relies on: it is listed as incomplete, cannot be read, does not keep another attempt
+// from being recorded, and is dropped in time. A response that is lost after a part was written is no reason to write anything twice.
+func TestFaultsBetweenParts(t *testing.T) {
 	t.Parallel()
-	for crash := 1; crash <= 3; crash++ {
-		journal, client := newJournal(t, 300)
-		entry := sampleEntry("n1", 20)
-		entry.Time = time.Now()
-		client.before = func(n int) error {
-			if n == crash {
-				return errLost
+	for part := 1; part <= 3; part++ {
+		for _, written := range []bool{false, true} {
+			journal, client := newJournal(t, 300)
+			entry := sampleEntry("n1", 20)
+			entry.Time = time.Now()
+			fault := func(n int) error {
+				if n == part {
+					return errLost
+				}
+				return nil
 			}
-			return nil
-		}
-		if err := journal.Record(t.Context(), entry); !errors.Is(err, errLost) || !errors.Is(err, errJournal) {
-			t.Fatalf("crash before part %d: got %v, want the error of that write", crash, err)
-		}
-		if left := len(configMaps(t, journal)); left != crash-1 {
-			t.Fatalf("crash before part %d: %d parts are there", crash, left)
-		}
-		for _, kept := range mustList(t, journal) {
-			_, err := journal.Read(t.Context(), kept)
-			if kept.Complete() || err == nil || !strings.Contains(err.Error(), "is incomplete") {
-				t.Errorf("an entry without all its parts: complete %v, read with %v", kept.Complete(), err)
+			if client.before = fault; written {
+				client.before, client.after = nil, fault
 			}
-		}
-		// The next round has another time, and so another name.
-		entry.Time = entry.Time.Add(15 * time.Second)
-		mustRecord(t, journal, entry)
-		if pruned, err := journal.Prune(t.Context(), entry.Time.Add(untouched-time.Minute)); err != nil || pruned != 0 {
-			t.Errorf("pruned %d entries (%v) while one may still be written", pruned, err)
-		}
-		pruned, err := journal.Prune(t.Context(), entry.Time.Add(untouched+time.Minute))
-		if want := min(crash-1, 1); err != nil || pruned != want {
-			t.Errorf("crash before part %d: pruned %d entries (%v), want %d", crash, pruned, err, want)
-		}
-		kept := mustList(t, journal)
-		if len(kept) != 1 || !kept[0].Complete() {
-			t.Fatalf("left: %+v, want the complete entry", kept)
-		}
-		if got, err := journal.Read(t.Context(), kept[0]); err != nil || len(got.Objects) != len(entry.Objects) {
-			t.Errorf("reading it: %v", err)
-		}
-	}
-}
-
-// An answer that gets lost after the write is not a reason to write anything twice.
-func TestRecordAgain(t *testing.T) {
-	t.Parallel()
-	for lost := 1; lost <= 3; lost++ {
-		journal, client := newJournal(t, 300)
-		entry := sampleEntry("n1", 20)
-		entry.Time = time.Now()
-		client.after = func(n int) error {
-			if n == lost {
-				return errLost
+			if err := journal.Record(t.Context(), entry); !errors.Is(err, errLost) || !errors.Is(err, errJournal) {
+				t.Fatalf("part %d: got %v, want the error of that write", part, err)
 			}
-			return nil
-		}
-		if err := journal.Record(t.Context(), entry); !errors.Is(err, errLost) {
-			t.Fatalf("got %v", err)
-		}
-		client.after = nil
-		for range 3 {
-			mustRecord(t, journal, entry)
-		}
-		later := entry
-		later.Time, later.Because = entry.Time.Add(sameEntryLife/2), "still gone"
-		mustRecord(t, journal, later) // another process, which knows nothing of the first
-		kept := mustList(t, journal)
-		if len(kept) != 1 || !kept[0].Complete() || len(configMaps(t, journal)) != kept[0].Parts {
-			t.Errorf("answer to part %d lost: got %+v, want one entry", lost, kept)
+			left := len(configMaps(t, journal))
+			for _, kept := range mustList(t, journal) {
+				_, err := journal.Read(t.Context(), kept)
+				if kept.Complete() != (err == nil) || !written && (err == nil || !strings.Contains(err.Error(), "is incomplete")) {
+					t.Errorf("an entry without all its parts: complete %v, read with %v", kept.Complete(), err)
+				}
+			}
+			if client.after = nil; written {
+				for range 3 {
+					mustRecord(t, journal, entry)
+				}
+			}
+			later := entry // another process, which knows nothing of the first, or the next round
+			later.Time, later.Because = entry.Time.Add(sameEntryLife/2), "still gone"
+			mustRecord(t, journal, later)
+			kept, want := mustList(t, journal), 1
+			if !written && part > 1 {
+				want = 2 // the incomplete one
+			}
+			if len(kept) != want || written && len(configMaps(t, journal)) != kept[0].Parts || !written && left != part-1 {
+				t.Errorf("fault at part %d (written: %t), of which %d were left: got %+v", part, written, left, kept)
+			}
+			if pruned, err := journal.Prune(t.Context(), entry.Time.Add(untouched-time.Minute)); err != nil || pruned != 0 {
+				t.Errorf("pruned %d entries (%v) while one may still be written", pruned, err)
+			}
+			if pruned, err := journal.Prune(t.Context(), entry.Time.Add(untouched+time.Minute)); err != nil || pruned != want-1 {
+				t.Errorf("fault at part %d: pruned %d entries (%v), want %d", part, pruned, err, want-1)
+			}
+			if kept = mustList(t, journal); len(kept) != 1 || !kept[0].Complete() {
+				t.Fatalf("left: %+v, want the complete entry", kept)
+			}
+			if got, err := journal.Read(t.Context(), kept[0]); err != nil || len(got.Objects) != len(entry.Objects) {
+				t.Errorf("reading it: %v", err)
+			}
 		}
 	}
 }
@@ -246,16 +230,6 @@ func TestRecordAnother(t *testing.T) {
 	}
 }
 
-// counting counts what it is to keep, and prunes.
-type counting struct{ recorded int }
-
-func (c *counting) Record(context.Context, Entry) error { c.recorded++; return nil }
-
-// pruning is a counting that drops entries after a time.
-type pruning struct{ *counting }
-
-func (pruning) Prune(context.Context, time.Time) (int, error) { return 0, nil }
-
 // The next attempt at the same records nothing again, unless the journal may have dropped it in the meantime.
 func TestAnotherAttemptKeepsNothingNew(t *testing.T) {
 	t.Parallel()
@@ -263,10 +237,10 @@ func TestAnotherAttemptKeepsNothingNew(t *testing.T) {
 		prunes bool
 		want   int
 	}{"a folder": {false, 2}, "a journal that drops entries": {true, 5}} {
-		count := &counting{}
-		r := &Reconciler{Journal: count}
+		w := &world{}
+		r := &Reconciler{Journal: w}
 		if c.prunes {
-			r.Journal = pruning{count}
+			r.Journal = pruning{Journal: w}
 		}
 		changed := sampleEntry("n1", 3)
 		for _, entry := range []Entry{
@@ -276,8 +250,8 @@ func TestAnotherAttemptKeepsNothingNew(t *testing.T) {
 		} {
 			must.Do(t, r.keep(t.Context(), entry))
 		}
-		if count.recorded != c.want {
-			t.Errorf("%s: %d entries were recorded, want %d", name, count.recorded, c.want)
+		if len(w.entries) != c.want {
+			t.Errorf("%s: %d entries were recorded, want %d", name, len(w.entries), c.want)
 		}
 	}
 }
@@ -328,7 +302,6 @@ func TestReadRefusesAChangedEntry(t *testing.T) {
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	journal, client := newJournal(t, 600)
-	journal.Retention, journal.MaxEntries = 30*24*time.Hour, 3
 	api := cluster.Shared(t).Client.CoreV1().ConfigMaps(journal.Namespace)
 	for _, foreign := range []corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Name: "calico-config"}},
@@ -338,41 +311,31 @@ func TestRetention(t *testing.T) {
 		must.Get(api.Create(t.Context(), &foreign, metav1.CreateOptions{})).Or(t)
 	}
 	const day = 24 * time.Hour
+	record := func(host string, after time.Duration) { mustRecord(t, journal, future(sampleEntry(host, 5), after)) }
 	for i, after := range []time.Duration{0, day, 2 * day, 3 * day, 3*day + time.Hour} {
-		mustRecord(t, journal, future(sampleEntry(fmt.Sprintf("n%d", i), 5+i), after))
+		record(fmt.Sprintf("n%d", i), after)
 	}
-	hosts := func() string {
-		out := ""
+	for _, test := range []struct {
+		after, retention time.Duration
+		most, want       int
+		left             string
+	}{
+		{time.Hour, 30 * day, 3, 2, " n2 n3 n4"}, {time.Hour, 30 * day, 3, 0, " n2 n3 n4"}, {28*day + time.Hour, 30 * day, 3, 0, " n2 n3 n4"},
+		{30*day + 30*time.Minute, 30 * day, 3, 2, " n4"}, {30*day + time.Hour, 30 * day, 0, 0, " n4"}, {3000 * day, 0, 0, 0, " n4"},
+		{time.Hour + untouched - time.Minute, time.Minute, 1, 0, " n4 n5"}, // younger than two hours
+	} {
+		if test.most == 1 {
+			record("n5", 3*day+2*time.Hour)
+		}
+		journal.Retention, journal.MaxEntries = test.retention, test.most
+		before, left := client.deletes, ""
+		pruned, err := journal.Prune(t.Context(), future(Entry{}, 3*day+test.after).Time)
 		for _, kept := range mustList(t, journal) {
-			out += " " + kept.Host
+			left += " " + kept.Host
 		}
-		return out
-	}
-	now := future(Entry{}, 3*day+time.Hour).Time
-	prune := func(at time.Time, want int, left string) {
-		t.Helper()
-		before := client.deletes
-		pruned, err := journal.Prune(t.Context(), at)
-		if err != nil || pruned != want || hosts() != left {
-			t.Errorf("after %s: pruned %d (%v), want %d; left%s, want%s", at.Sub(now), pruned, err, want, hosts(), left)
+		if err != nil || pruned != test.want || left != test.left || test.want == 0 && client.deletes != before {
+			t.Errorf("%+v: pruned %d (%v) with %d deletions, left%s", test, pruned, err, client.deletes-before, left)
 		}
-		if want == 0 && client.deletes != before {
-			t.Errorf("%d deletions were tried though nothing is due", client.deletes-before)
-		}
-	}
-	prune(now, 2, " n2 n3 n4")
-	prune(now, 0, " n2 n3 n4")
-	prune(now.Add(28*day), 0, " n2 n3 n4")
-	prune(now.Add(30*day-30*time.Minute), 2, " n4")
-	journal.MaxEntries = 0
-	prune(now.Add(30*day), 0, " n4")
-	journal.Retention = 0
-	prune(now.Add(3000*day), 0, " n4")
-	journal.MaxEntries, journal.Retention = 1, time.Minute
-	mustRecord(t, journal, future(sampleEntry("n5", 1), 3*day+2*time.Hour))
-	prune(now.Add(untouched-time.Minute), 0, " n4 n5")
-	if creates := client.creates; creates == 0 {
-		t.Error("nothing was written, so this proves nothing")
 	}
 	for _, name := range []string{"calico-config", JournalPrefix + "mine", "labeled"} {
 		if _, err := api.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
@@ -400,60 +363,30 @@ func TestPruningKnowsWhatItSaw(t *testing.T) {
 	}
 }
 
-// A whole clean-up with its journal in ConfigMaps: while the journal is refused nothing is touched; then the machine goes, and every byte of it comes
-// back. The folder's journal, kept alongside, holds the same.
-func TestCleanUpWithAJournalInConfigMaps(t *testing.T) {
-	s := newStage(t, 3)
-	want := s.ofHost(s.etcd.Dump(t), "0")
-	journal, client := newJournal(t, 600)
-	client.before = func(int) error { return errLost }
-	r := s.reconciler()
-	r.Journal = journal
-	s.leave("0")
-	before := s.etcd.Revision(t)
-	s.passTime(r, 8)
-	if got := s.etcd.Revision(t); got != before {
-		t.Fatalf("the store moved from revision %d to %d though the journal is refused", before, got)
+// While the journal is refused nothing is removed, and the metric tells.
+func TestARefusedJournal(t *testing.T) {
+	t.Parallel()
+	w := listing("gone")
+	w.held.Affinities = []nodesync.Affinity{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), Revision: 1}}
+	refused := fmt.Errorf("%w: %w", errJournal, errLost)
+	w.before = func(_ context.Context, call, _ string) error {
+		if call == "Record" {
+			return refused
+		}
+		return nil
 	}
-	if got := value(t, r.Metrics.journalErrors); got == 0 {
-		t.Error("the metric does not tell that the journal is refused")
-	}
-	client.before = nil
-	folder := FolderJournal{Dir: t.TempDir()}
-	r.Journal = both{journal, folder}
-	s.passTime(r, 8)
-	if left := s.ofHost(s.etcd.Dump(t), "0"); len(left) > 0 {
-		t.Fatalf("left after the clean-up: %v", left)
-	}
-	kept := mustList(t, journal)
-	if len(kept) != 1 || kept[0].Host != s.name("0") || kept[0].Parts < 2 {
-		t.Fatalf("the journal holds %+v, want one entry in several parts", kept)
-	}
-	entry := must.Get(journal.Read(t.Context(), kept[0])).Or(t)
-	if diff := cmp.Diff(onlyEntry(t, folder), entry, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
-		t.Errorf("the folder's entry differs (-folder +configmaps):\n%s", diff)
-	}
-	if entry.ClusterUID == "" || len(entry.Steps) != writesOfOneMachine || !strings.Contains(entry.Because, "NotFound") {
-		t.Errorf("the entry lacks something: %+v", entry)
-	}
-	for _, object := range entry.Objects {
-		if err := s.store.Restore(t.Context(), object); calico.IsIPAM(object.Key) != errors.Is(err, calico.ErrNotRestored) {
-			t.Errorf("restoring %s: %v", object.Key, err)
+	r := w.reconciler()
+	r.Journal, r.Config.MinOverlapPercent, r.Config.Grace = w, 0, 0
+	for range 2 {
+		must.Get(r.pass(t.Context())).Or(t)
+		if errs := testutil.ToFloat64(r.Metrics.journalErrors); errs != 1 || w.count("DeleteAffinity") > 0 {
+			t.Errorf("%v errors of the journal, and %d removals", errs, w.count("DeleteAffinity"))
 		}
 	}
-	if diff := cmp.Diff(want, s.ofHost(s.etcd.Dump(t), "0")); diff != "" {
-		t.Errorf("not as before (-want +got):\n%s", diff)
+	refused = nil
+	r.memory = nodesync.Memory{} // its machine waits no longer
+	must.Get(r.pass(t.Context())).Or(t)
+	if w.count("DeleteAffinity") != 1 || len(w.entries) != 1 || w.entries[0].Host != "gone" {
+		t.Errorf("%d removals, journaled %+v", w.count("DeleteAffinity"), w.entries)
 	}
-}
-
-// both keeps everything twice.
-type both []Journal
-
-func (b both) Record(ctx context.Context, entry Entry) error {
-	for _, journal := range b {
-		if err := journal.Record(ctx, entry); err != nil {
-			return err
-		}
-	}
-	return nil
 }

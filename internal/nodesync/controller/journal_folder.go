@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,25 +23,34 @@ func (j FolderJournal) Record(_ context.Context, entry Entry) error {
 	if err != nil {
 		return err
 	}
+	if err := j.write(data, fileName(entry)); err != nil {
+		return fmt.Errorf("%w: %w", errJournal, err)
+	}
+	return nil
+}
+
+// write makes a file, and its name outlive a crash of the machine.
+func (j FolderJournal) write(data []byte, name string) error {
 	file, err := os.CreateTemp(j.Dir, ".entry-*")
 	if err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
+		return err
 	}
 	defer func() { _ = os.Remove(file.Name()) }() // it is renamed by then, if all went well
 	_, err = file.Write(append(data, '\n'))
 	if err == nil {
 		err = file.Sync()
 	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
+	if err = cmp.Or(err, file.Close()); err != nil {
+		return err
 	}
+	if err := os.Rename(file.Name(), filepath.Join(j.Dir, name)); err != nil {
+		return err
+	}
+	folder, err := os.Open(j.Dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
+		return err
 	}
-	if err := os.Rename(file.Name(), filepath.Join(j.Dir, fileName(entry))); err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
-	}
-	return syncFolder(j.Dir)
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // fileName begins with the time, so that files sort by it. A host's name may be longer than a file's.
@@ -50,18 +60,6 @@ func fileName(entry Entry) string {
 		host = fmt.Sprintf("%s-%x", host[:100], sha256.Sum256([]byte(entry.Host)))
 	}
 	return entry.Time.UTC().Format("20060102T150405.000000000Z") + "-" + host + ".json"
-}
-
-// syncFolder makes the names of new files outlive a crash of the machine.
-func syncFolder(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
-	}
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
-		return fmt.Errorf("%w: %w", errJournal, err)
-	}
-	return nil
 }
 
 // ReadEntry reads an entry that a FolderJournal has written.

@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -72,30 +71,6 @@ func TestAMachinesNameMeansTheMachine(t *testing.T) {
 	}
 }
 
-// untouchedStore is a datastore that must not be written.
-type untouchedStore struct {
-	RestoreStore
-	t *testing.T
-}
-
-func (u *untouchedStore) Snapshot(context.Context) (calico.Snapshot, error) {
-	return calico.Snapshot{DatastoreReady: true}, nil
-}
-
-func (u *untouchedStore) MachineIsBack(context.Context, string, []calico.Object) (bool, error) {
-	return false, nil
-}
-
-func (u *untouchedStore) Restore(_ context.Context, o calico.Object, _ ...string) error {
-	u.t.Errorf("%s is written", o.Key)
-	return nil
-}
-
-func (u *untouchedStore) RestoreAddress(_ context.Context, _ string, a calico.HeldAddress, _ bool) error {
-	u.t.Errorf("%s is written", a.Address)
-	return nil
-}
-
 // An entry that holds something of another machine is refused in one sentence, and nothing is written, also not of the entry beside it.
 func TestAnEntryWithSomethingOfAnotherMachineIsRefused(t *testing.T) {
 	t.Parallel()
@@ -135,12 +110,13 @@ func TestAnEntryWithSomethingOfAnotherMachineIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			foreign.Host, foreign.Objects = "n1", append(slices.Clip(own), foreign.Objects...)
-			var lines []string
-			all, err := Restore(t.Context(), &untouchedStore{t: t}, "", []Entry{{Host: "n1", Objects: own}, foreign}, false, func(line string) error {
+			etcd, lines := newEtcdModel(), []string(nil)
+			etcd.put("calico", modelInformation, modelClusterInformation{Ready: true})
+			all, err := Restore(t.Context(), calico.EtcdOver(&etcdPort{etcd: etcd}), "", []Entry{{Host: "n1", Objects: own}, foreign}, false, func(line string) error {
 				lines = append(lines, line)
 				return nil
 			})
-			if err != nil || all || len(lines) != 1 || !strings.Contains(lines[0], "not restored, and nothing else is: the entry of n1 holds") {
+			if err != nil || all || etcd.revision != 2 || len(lines) != 1 || !strings.Contains(lines[0], "not restored, and nothing else is: the entry of n1 holds") {
 				t.Errorf("got %v, %v and %q, want one sentence and a refusal", all, err, lines)
 			}
 		})

@@ -97,17 +97,13 @@ func (j *ConfigMapJournal) drop(ctx context.Context, entry KeptEntry) error {
 		if !there {
 			continue
 		}
-		if err := j.delete(ctx, part); err != nil {
+		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: part.name}}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		err := j.Client.Delete(bounded, object, client.Preconditions{UID: &part.uid})
+		if cancel(); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (j *ConfigMapJournal) delete(ctx context.Context, part keptPart) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: part.name}}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	return client.IgnoreNotFound(j.Client.Delete(ctx, object, client.Preconditions{UID: &part.uid}))
 }

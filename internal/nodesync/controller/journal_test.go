@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +179,27 @@ func TestEntriesThatCannotBeKept(t *testing.T) {
 	many := &ConfigMapJournal{Namespace: "ns", part: 1}
 	if err := many.Record(t.Context(), sampleEntry("n1", 50)); !errors.Is(err, errJournal) || !strings.Contains(err.Error(), "more than 999") {
 		t.Errorf("more parts than can be counted: got %v", err)
+	}
+}
+
+// A folder gives back what it was given, to nobody else; what is no entry is refused.
+func TestJournalInAFolder(t *testing.T) {
+	t.Parallel()
+	dir, want := t.TempDir(), sampleEntry("n1", 2)
+	must.Do(t, FolderJournal{Dir: dir}.Record(t.Context(), want))
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*"))).Or(t)
+	if info := must.Get(os.Stat(files[0])).Or(t); len(files) != 1 || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, the first with mode %v; want one with mode 0600", files, info.Mode())
+	}
+	if diff := cmp.Diff(want, must.Get(ReadEntry(files[0])).Or(t)); diff != "" {
+		t.Errorf("not as it was recorded (-want +got):\n%s", diff)
+	}
+	for name, text := range map[string]string{"no JSON": "x", "no entry": `{"a":1}`, "no object": `{"host":"n1"}`} {
+		file := filepath.Join(t.TempDir(), "entry.json")
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+		if _, err := ReadEntry(file); err == nil || !strings.Contains(err.Error(), "is not an entry of the journal") {
+			t.Errorf("%s: got error %v", name, err)
+		}
 	}
 }
 

@@ -4,10 +4,6 @@
 package controller
 
 import (
-	"context"
-	"errors"
-	"testing"
-
 	"github.com/projectcalico/calico/libcalico-go/lib/apiconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,9 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
-	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 	"github.com/mooring-dev/mooring/internal/sim/caliconode"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -49,29 +43,6 @@ func (s *stage) guarded() *rest.Config {
 	config := rest.CopyConfig(s.api.Config)
 	config.Wrap(outputs.Guard)
 	return config
-}
-
-// What is not declared is refused before it is sent, and nothing else is done then.
-func TestUndeclaredWritesAreRefused(t *testing.T) {
-	s := newStage(t, 1)
-	r := s.reconciler()
-	for _, declared := range []bool{false, true} {
-		o := r.options()
-		o.Plan = func(*scene) (p roundPlan) {
-			p.Memory = &nodesync.Memory{}
-			p.Steps = []nodesync.Step{nodesync.RemoveNode{Of: nodesync.Subject{Host: "a", KubernetesNode: "a"}}}
-			return p
-		}
-		o.Apply, o.Report = func(context.Context, *scene, nodesync.Step) error { return nil }, nil
-		if !declared {
-			o.Writes = nil
-		}
-		done := reconcile.New(o).Round(t.Context(), reconcile.Only)
-		refused := errors.Is(done.Err, outputs.ErrUndeclared)
-		if refused == declared || (len(done.Applied) == 0) == declared {
-			t.Errorf("declared %t: %v, and %d steps were made", declared, done.Err, len(done.Applied))
-		}
-	}
 }
 
 // custom is every custom resource of IPAM, by kind and name, with its resourceVersion.

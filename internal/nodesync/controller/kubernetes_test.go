@@ -4,7 +4,10 @@
 package controller
 
 import (
+	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -110,6 +114,33 @@ func TestLiveReads(t *testing.T) {
 	if got, err := s.cluster.RunningPods(t.Context(), alive); err != nil || got.Count != 0 {
 		t.Errorf("running pods of another Node: got %+v (%v), want none", got, err)
 	}
+	// Few addresses or many, the response is the same, and many cost no more lists than there are pages of pods.
+	s.runPod(gone, "ended", corev1.PodSucceeded, "10.9.9.3")
+	lists := 0
+	cluster := NewKubernetesCluster(countedLists{s.cluster.reader, &lists}, s.clock)
+	few := []netip.Addr{netip.MustParseAddr("10.9.9.1"), netip.MustParseAddr("10.9.9.2"), netip.MustParseAddr("10.9.9.3"), netip.MustParseAddr("10.9.9.9")}
+	many := slices.Clone(few)
+	for a := netip.MustParseAddr("10.98.0.1"); len(many) < 500; a = a.Next() {
+		many = append(many, a)
+	}
+	for _, addresses := range [][]netip.Addr{few, many} {
+		lists = 0
+		got := must.Get(cluster.PodsWithAddresses(t.Context(), addresses)).Or(t)
+		if len(got) != 1 || got[0] != (nodesync.PodAddress{Address: few[0], Pod: "default/" + gone + "-runs"}) || lists > 4 {
+			t.Errorf("asked for %d addresses: got %+v with %d lists", len(addresses), got, lists)
+		}
+	}
+}
+
+// countedLists counts the lists that are asked for.
+type countedLists struct {
+	client.Reader
+	lists *int
+}
+
+func (c countedLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	*c.lists++
+	return c.Reader.List(ctx, list, opts...)
 }
 
 // runPod makes a pod that is bound to a Node, in a phase and with an address as its kubelet reported them last.
@@ -122,7 +153,7 @@ func (s *stage) runPod(node, name string, phase corev1.PodPhase, address string)
 	stored := must.Get(pods.Create(s.t.Context(), pod, metav1.CreateOptions{})).Or(s.t)
 	s.t.Cleanup(func() {
 		now := int64(0)
-		_ = pods.Delete(s.t.Context(), stored.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		_ = pods.Delete(context.Background(), stored.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
 	stored.Status.Phase, stored.Status.PodIP, stored.Status.PodIPs = phase, address, []corev1.PodIP{{IP: address}}
 	must.Get(pods.UpdateStatus(s.t.Context(), stored, metav1.UpdateOptions{})).Or(s.t)

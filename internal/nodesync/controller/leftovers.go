@@ -16,48 +16,23 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
-// LeftoverStore is what this controller needs of Calico's datastore for leftovers of pods on existing machines. It is as a [Datastore]:
-// quorum reads, and writes that hold only in the state that they name.
-type LeftoverStore interface {
-	// PodHoldings looks for what names a pod that is not alive.
-	PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error)
-	// DescribeLeftovers reads them as they stand, for the journal; MachineUID is by which the machine is known again when they are put back.
-	DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) ([]calico.Object, []calico.HeldAddress, error)
-	MachineUID(ctx context.Context, host string) (string, error)
-	// RemoveLeftovers removes endpoints or addresses of one block, all or none.
-	RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error
-}
-
-// LeftoverCluster is what this controller needs of Kubernetes for them. All are live quorum reads.
-type LeftoverCluster interface {
-	// EachPod visits the namespace and name of every pod that has not finished.
-	EachPod(ctx context.Context, visit func(namespace, name string)) error
-	// LookUpPod reads one pod; whatever is not a clear answer is VerdictUnknown.
-	LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup
-	// Heartbeat reads a Node and the Lease of its kubelet.
-	Heartbeat(ctx context.Context, node string) nodesync.Heartbeat
-}
-
 // errNotLeftover stops a step whose pods or machine are not as they were.
 var errNotLeftover = errors.New("it is no longer a leftover")
 
 // sweepPods compares what names a pod with the pods that there are. Of each pod it keeps eight bytes; two of one hash make a leftover look
 // alive, which does no harm.
 func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision int64) error {
-	if r.LeftoverStore == nil || r.LeftoverCluster == nil {
-		return nil
-	}
 	seed, pods := maphash.MakeSeed(), map[uint64]struct{}{}
 	var text []byte
 	hash := func(namespace, name string) uint64 {
 		text = append(append(append(text[:0], namespace...), '/'), name...)
 		return maphash.Bytes(seed, text)
 	}
-	err := r.LeftoverCluster.EachPod(ctx, func(namespace, name string) { pods[hash(namespace, name)] = struct{}{} })
+	err := r.Cluster.EachPod(ctx, func(namespace, name string) { pods[hash(namespace, name)] = struct{}{} })
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	found, err := r.LeftoverStore.PodHoldings(ctx, revision, func(namespace, name string) bool {
+	found, err := r.Datastore.PodHoldings(ctx, revision, func(namespace, name string) bool {
 		_, alive := pods[hash(namespace, name)]
 		return alive
 	})
@@ -96,7 +71,7 @@ func (r *Reconciler) lookUpPods(ctx context.Context, pods [][2]string) []nodesyn
 	group, _ := workers(ctx, r.Workers)
 	for i, pod := range pods {
 		group.Go(func() error {
-			out[i] = r.LeftoverCluster.LookUpPod(ctx, pod[0], pod[1])
+			out[i] = r.Cluster.LookUpPod(ctx, pod[0], pod[1])
 			return nil
 		})
 	}
@@ -107,9 +82,6 @@ func (r *Reconciler) lookUpPods(ctx context.Context, pods [][2]string) []nodesyn
 // stillLeft is the last look before a write about leftovers: none of the pods is there, or in a later sandbox, and the
 // machine is the one that it was, Ready for long, and not to be kept.
 func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftovers) error {
-	if r.LeftoverCluster == nil || r.LeftoverStore == nil {
-		return errors.New("leftovers of pods cannot be read here")
-	}
 	for _, pod := range r.lookUpPods(ctx, podsOf(step.Leftovers)) {
 		if pod.Verdict == nodesync.VerdictUnknown {
 			return fmt.Errorf("it is unknown whether pod %s/%s is gone: %s", pod.Namespace, pod.Name, pod.Detail)
@@ -120,7 +92,7 @@ func (r *Reconciler) stillLeft(ctx context.Context, step nodesync.RemoveLeftover
 			}
 		}
 	}
-	switch h := r.LeftoverCluster.Heartbeat(ctx, step.Of.KubernetesNode); {
+	switch h := r.Cluster.Heartbeat(ctx, step.Of.KubernetesNode); {
 	case h.Detail != "":
 		return fmt.Errorf("it is unknown whether the kubelet of %s is running: %s", step.Of.KubernetesNode, h.Detail)
 	case h.UID != step.NodeUID || !h.ReadyLongEnough(r.Clock.Now(), r.Config) || h.Keep:
@@ -148,7 +120,7 @@ func (r *Reconciler) removeLeftovers(ctx context.Context, plan nodesync.Plan, st
 			return err
 		}
 	}
-	return r.LeftoverStore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, step.Leftovers)
+	return r.Datastore.RemoveLeftovers(ctx, calico.Guard{Host: step.Of.Host, Revision: step.Revision}, step.Leftovers)
 }
 
 // describeLeftovers adds to the entry of a machine that lives what the plan removes of it, as it stands now.
@@ -159,12 +131,10 @@ func (r *Reconciler) describeLeftovers(ctx context.Context, plan nodesync.Plan, 
 			stored = append(stored, s.Leftovers...)
 		}
 	}
-	var err error
-	if entry.Objects, entry.Addresses, err = r.LeftoverStore.DescribeLeftovers(ctx, stored); err != nil {
-		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
-	}
-	if entry.MachineUID, err = r.LeftoverStore.MachineUID(ctx, entry.Host); err != nil {
-		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", err)
+	var err, uidErr error
+	entry.Objects, entry.Addresses, err = r.Datastore.DescribeLeftovers(ctx, stored)
+	if entry.MachineUID, uidErr = r.Datastore.MachineUID(ctx, entry.Host); err != nil || uidErr != nil {
+		return Entry{}, fmt.Errorf("reading what is to be journaled: %w", cmp.Or(err, uidErr))
 	}
 	return entry, nil
 }

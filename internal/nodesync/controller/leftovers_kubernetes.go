@@ -30,7 +30,7 @@ const podMetadataPerPage = 2000
 // datastore (libcalico-go, lib/backend/k8s/conversion: AnnotationContainerID).
 const containerAnnotation = "cni.projectcalico.org/containerID"
 
-// EachPod implements LeftoverCluster: it lists metadata alone, page by page, of the pods that the API server says have not finished.
+// EachPod implements Cluster: it lists metadata alone, page by page, of the pods that the API server says have not finished.
 func (k *KubernetesCluster) EachPod(ctx context.Context, visit func(namespace, name string)) error {
 	selector := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -42,7 +42,7 @@ func (k *KubernetesCluster) EachPod(ctx context.Context, visit func(namespace, n
 	}, client.MatchingFieldsSelector{Selector: selector})
 }
 
-// LookUpPod implements LeftoverCluster. Only the API server's own NotFound for this pod counts as gone, and a pod that has finished and is not being deleted:
+// LookUpPod implements Cluster. Only the API server's own NotFound for this pod counts as gone, and a pod that has finished and is not being deleted:
 // until it is, its kubelet may be about to take its sandbox down.
 func (k *KubernetesCluster) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
 	pod := &unstructured.Unstructured{}
@@ -72,7 +72,7 @@ func isNotFound(err error, resource, name string) bool {
 	return details != nil && details.Kind == resource && details.Name == name
 }
 
-// Heartbeat implements LeftoverCluster.
+// Heartbeat implements Cluster.
 func (k *KubernetesCluster) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
 	out := nodesync.Heartbeat{Node: node}
 	object, lease := &unstructured.Unstructured{}, &unstructured.Unstructured{}

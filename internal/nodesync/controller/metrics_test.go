@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
-	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -57,14 +54,14 @@ func TestMetricsAndGatesAreDocumented(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("metrics: got %v, want %v", got, want)
 	}
-	page := must.Get(os.ReadFile(filepath.Join(testkit.Root(t), "docs", "components", "calico-node-sync.md"))).Or(t)
+	page := componentPage(t)
 	for _, name := range want {
-		if !strings.Contains(string(page), "`"+name) {
+		if !strings.Contains(page, "`"+name) {
 			t.Errorf("the component's page does not explain metric %s", name)
 		}
 	}
 	for _, gate := range nodesync.Gates() {
-		if !strings.Contains(string(page), "`"+string(gate)+"`") {
+		if !strings.Contains(page, "`"+string(gate)+"`") {
 			t.Errorf("the component's page does not explain gate %s", gate)
 		}
 	}

@@ -30,31 +30,38 @@ type scene struct {
 	*work
 }
 
-// observe adds both sides to what is known already, or returns an error; it never returns a part of one.
+// gather is the World as it is now, both sides and what is known from before, or an error; it never returns a part of it without one.
 //
 // Kubernetes is listed after Calico was read, so that a machine which joined in between is seen alive: a Calico Node cannot be older than
 // the Kubernetes Node that it was started for.
-func (r *Reconciler) observe(ctx context.Context, w nodesync.World) (nodesync.World, error) {
+func (r *Reconciler) gather(ctx context.Context, _ string) (s *scene, err error) {
+	s = &scene{began: r.Clock.Now(), work: &work{}}
+	defer func() { s.unread, s.reading = err, r.Clock.Since(s.began) }()
+	confirmation, err := r.recall(ctx)
+	if err != nil {
+		return s, fmt.Errorf("reading what was saved: %w", err)
+	}
+	s.World = nodesync.World{Now: r.Clock.Now(), Memory: r.memory, Confirmation: confirmation}
 	snapshot, err := r.Datastore.Snapshot(ctx)
 	if err != nil {
-		return w, err
+		return s, err
 	}
-	w.Calico = translateSnapshot(snapshot)
-	if err := r.sweep(ctx, &w, snapshot.Revision); err != nil {
-		return w, err
+	s.Calico = translateSnapshot(snapshot)
+	if err := r.sweep(ctx, &s.World, snapshot.Revision); err != nil {
+		return s, err
 	}
 	// Synced is asked before the list: a watch that was filled in between could hold less than the list.
-	w.Kubernetes.Synced = r.Cluster.Synced()
-	if w.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
-		return w, fmt.Errorf("listing Kubernetes Nodes: %w", unknown(err))
+	s.Kubernetes.Synced = r.Cluster.Synced()
+	if s.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
+		return s, fmt.Errorf("listing Kubernetes Nodes: %w", unknown(err))
 	}
 	if !snapshot.OwnCluster { // whose binding is judged by the UID
-		if w.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
-			return w, fmt.Errorf("reading namespace kube-system: %w", err)
+		if s.Kubernetes.ClusterUID, err = r.Cluster.UID(ctx); err != nil {
+			return s, fmt.Errorf("reading namespace kube-system: %w", err)
 		}
 	}
-	w.Sightings = r.Cluster.Sightings()
-	return w, nil
+	s.Sightings = r.Cluster.Sightings()
+	return s, nil
 }
 
 // unknown says what to do where the API server does not know the client, of which it says one word.
@@ -79,15 +86,12 @@ const (
 
 // needs are the kinds of what the plan of a scene needs, in the order in which it is read.
 func (r *Reconciler) needs(of nodesync.Needs) (all []need) {
-	for _, n := range []struct {
-		need need
-		due  bool
-	}{
-		{needHeartbeats, len(of.Heartbeats) > 0 && r.LeftoverCluster != nil}, {needReports, len(of.Reports) > 0}, {needSuspects, len(of.Suspects) > 0},
-		{needPods, len(of.Pods) > 0 && r.LeftoverCluster != nil}, {needAddresses, len(of.Addresses) > 0},
-	} {
-		if n.due {
-			all = append(all, n.need)
+	due := []bool{
+		len(of.Heartbeats) > 0 && r.Leftovers, len(of.Reports) > 0, len(of.Suspects) > 0, len(of.Pods) > 0 && r.Leftovers, len(of.Addresses) > 0,
+	}
+	for i, n := range []need{needHeartbeats, needReports, needSuspects, needPods, needAddresses} {
+		if due[i] {
+			all = append(all, n)
 		}
 	}
 	return all
@@ -102,7 +106,7 @@ func (r *Reconciler) satisfy(ctx context.Context, s *scene, n need) (_ reconcile
 	switch needs := s.plan.Needs; n {
 	case needHeartbeats:
 		for _, node := range needs.Heartbeats {
-			s.Kubernetes.Heartbeats = append(s.Kubernetes.Heartbeats, r.LeftoverCluster.Heartbeat(ctx, node))
+			s.Kubernetes.Heartbeats = append(s.Kubernetes.Heartbeats, r.Cluster.Heartbeat(ctx, node))
 		}
 	case needReports:
 		var read []nodesync.Report

@@ -28,11 +28,8 @@ import (
 func NewOneShot(
 	config nodesync.Config, store Datastore, cluster Cluster, state State, now clock.WithTicker,
 ) *Reconciler {
-	leftovers, _ := store.(LeftoverStore)
-	pods, _ := cluster.(LeftoverCluster)
 	return &Reconciler{
-		LeftoverStore: leftovers, LeftoverCluster: pods,
-		State: state, Datastore: store, Cluster: cluster, Config: config, DryRun: true,
+		Leftovers: true, State: state, Datastore: store, Cluster: cluster, Config: config, DryRun: true,
 		Clock: now, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }

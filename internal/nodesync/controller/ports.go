@@ -38,6 +38,13 @@ type Datastore interface {
 	AnnotateClusterInformation(ctx context.Context, revision int64, annotation, value string) error
 	// DeleteNode deletes the Calico Node.
 	DeleteNode(ctx context.Context, guard calico.Guard) error
+	// PodHoldings looks for what names a pod that is not alive.
+	PodHoldings(ctx context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error)
+	// DescribeLeftovers reads what pods have left as it stands, for the journal; MachineUID is by which the machine is known again when it is put back.
+	DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) ([]calico.Object, []calico.HeldAddress, error)
+	MachineUID(ctx context.Context, host string) (string, error)
+	// RemoveLeftovers removes endpoints or addresses of one block, all or none.
+	RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error
 }
 
 // Cluster is what this controller needs of Kubernetes. All but Synced and Sightings are live quorum reads, never a cache's answer.
@@ -60,4 +67,10 @@ type Cluster interface {
 	CalicoPods(ctx context.Context, node string) ([]nodesync.CalicoPod, error)
 	// PodsWithAddresses returns which of the addresses pods in phase Running have. Many addresses cost about as much as twenty.
 	PodsWithAddresses(ctx context.Context, addresses []netip.Addr) ([]nodesync.PodAddress, error)
+	// EachPod visits the namespace and name of every pod that has not finished.
+	EachPod(ctx context.Context, visit func(namespace, name string)) error
+	// LookUpPod reads one pod; whatever is not a clear answer is VerdictUnknown.
+	LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup
+	// Heartbeat reads a Node and the Lease of its kubelet.
+	Heartbeat(ctx context.Context, node string) nodesync.Heartbeat
 }

@@ -144,21 +144,11 @@ func (r *Repairer) keep(ctx context.Context, ready []prepared) error {
 func (r *restorer) revert(ctx context.Context, entry Entry) (bool, error) {
 	all := true
 	for _, change := range slices.Backward(entry.Repairs) {
-		line := "restored " + change.Key + " as it was before the repair"
-		if r.dryRun {
-			line = "would restore " + change.Key + " as it was before the repair"
-		}
-		switch err := r.store.Revert(ctx, change, r.dryRun); {
-		case errors.Is(err, calico.ErrNotRestored), errors.Is(err, calico.ErrConflict):
-			line, all = err.Error(), false
-		case errors.Is(err, calico.ErrUnchanged):
-			line = err.Error()
-		case err != nil:
+		placed, err := r.came("restored "+change.Key+" as it was before the repair", r.store.Revert(ctx, change, r.dryRun))
+		if err != nil {
 			return false, err
 		}
-		if err := r.say(line); err != nil {
-			return false, err
-		}
+		all = all && placed
 	}
 	return all, nil
 }

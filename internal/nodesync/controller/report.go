@@ -8,34 +8,40 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/go-logr/logr"
-
 	"github.com/mooring-dev/mooring/internal/nodesync"
+	"github.com/mooring-dev/mooring/internal/platform/reconcile"
 )
 
-// report tells people and monitoring what a round did.
-func (r *Reconciler) report(ctx context.Context, log logr.Logger, plan nodesync.Plan, tried []applied) {
-	r.announce(ctx, plan, tried)
-	r.reportRefusals(log, plan.Refusals)
-	because := because(plan)
+// report tells people and monitoring what a round did: in Events what was done, once for each machine, and what begins to need a person.
+func (r *Reconciler) report(ctx context.Context, plan nodesync.Plan, tried []applied) {
+	r.forgetAnnounced(plan)
+	r.announceGates(ctx, plan.Refusals)
+	r.announceLeftovers(ctx, plan.Refusals)
+	r.announcePodLeftovers(ctx, plan)
+	r.reportRefusals(plan.Refusals)
+	because, done := because(plan), map[nodesync.Subject]int{}
 	for _, a := range tried {
 		kind, subject := nodesync.Kind(a.Step), a.Step.Subject()
-		entry := log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode)
-		switch {
-		case a.Err == nil:
-			r.Metrics.steps.WithLabelValues(kind, "done").Inc()
-			entry.Info("Applied step", "did", a.Step.String(), "because", because[subject])
-		case settled(a.Err):
-			r.Metrics.steps.WithLabelValues(kind, "conflict").Inc()
-			entry.Info("A step no longer applies, will plan again", "wanted", a.Step.String(), "because", a.Err.Error())
+		log, outcome := r.Log.WithValues("step", kind, "host", subject.Host, "node", subject.KubernetesNode), "error"
+		switch a.Outcome {
+		case reconcile.Done:
+			outcome = "done"
+			log.Info("Applied step", "did", a.Step.String(), "because", because[subject])
+			done[subject]++
+			r.announceDone(ctx, a.Step)
+		case reconcile.Conflict: // the next round decides again
+			outcome = "conflict"
+			log.Info("A step no longer applies, will plan again", "wanted", a.Step.String(), "because", a.Err.Error())
 		default:
-			r.Metrics.steps.WithLabelValues(kind, "error").Inc()
 			if errors.Is(a.Err, errJournal) {
 				r.Metrics.journalErrors.Inc()
 			}
-			entry.Error(a.Err, "A step failed, will try the machine again later", "wanted", a.Step.String())
+			log.Error(a.Err, "A step failed, will try the machine again later", "wanted", a.Step.String())
+			r.announceFailure(ctx, a)
 		}
+		r.Metrics.steps.WithLabelValues(kind, outcome).Inc()
 	}
+	r.announceCleaned(ctx, plan, done)
 }
 
 // because says why the steps about each subject are planned.
@@ -49,7 +55,7 @@ func because(plan nodesync.Plan) map[nodesync.Subject]string {
 
 // reportRefusals logs each refusal when it appears, and when it is over. Those that only mean "not a Kubernetes node" or "not yet" are
 // for people who ask.
-func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal) {
+func (r *Reconciler) reportRefusals(refusals []nodesync.Refusal) {
 	counts := make(map[nodesync.Gate]int)
 	current := make(map[nodesync.Refusal]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -63,12 +69,12 @@ func (r *Reconciler) reportRefusals(log logr.Logger, refusals []nodesync.Refusal
 		}
 		current[key] = true
 		if !r.refused[key] {
-			log.V(verbosity(refusal.Gate)).Info("Left alone", "gate", refusal.Gate, "host", refusal.Of.Host, "because", refusal.Message)
+			r.Log.V(verbosity(refusal.Gate)).Info("Left alone", "gate", refusal.Gate, "host", refusal.Of.Host, "because", refusal.Message)
 		}
 	}
 	for key := range r.refused {
 		if !current[key] {
-			log.V(max(1, verbosity(key.Gate))).Info("No longer held back by this gate", "gate", key.Gate, "host", key.Of.Host)
+			r.Log.V(max(1, verbosity(key.Gate))).Info("No longer held back by this gate", "gate", key.Gate, "host", key.Of.Host)
 		}
 	}
 	r.refused = current

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/nodesync"
 )
@@ -30,8 +29,7 @@ var errWithdrawn = errors.New("the request was withdrawn, or replaced by another
 func (s *ConfigMapState) Pending(ctx context.Context) (string, Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	object := s.object()
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	object, err := s.stored(ctx)
 	if apierrors.IsNotFound(err) {
 		object = s.object()
 		if err = s.Client.Create(ctx, object); err == nil && s.version == "" {
@@ -53,8 +51,8 @@ func (s *ConfigMapState) Answer(ctx context.Context, text string, answer Answer)
 	if err != nil {
 		return err
 	}
-	object := s.object()
-	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+	object, err := s.stored(ctx)
+	if err != nil {
 		return fmt.Errorf("responding to a request: %w", err)
 	}
 	before := object.GetResourceVersion()

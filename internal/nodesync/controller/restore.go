@@ -177,14 +177,11 @@ func (r *restorer) putAll(ctx context.Context, objects []calico.Object) (bool, e
 			continue
 		}
 		r.done[object.Key] = true
-		line, refused, err := r.put(ctx, object)
+		placed, err := r.put(ctx, object)
 		if err != nil {
 			return false, err
 		}
-		ok = ok && !refused
-		if err := r.say(line); err != nil {
-			return false, err
-		}
+		ok = ok && placed
 	}
 	return ok, nil
 }
@@ -200,33 +197,28 @@ func (r *restorer) putAddress(ctx context.Context, host string, address calico.H
 	}
 	r.taken[address.Address] = address
 	err := r.store.RestoreAddress(ctx, host, address, r.dryRun)
-	line := fmt.Sprintf("restored address %s of %s", address.Address, cmp.Or(address.Attributes["pod"], host))
-	if r.dryRun {
-		line = "would restore" + strings.TrimPrefix(line, "restored")
-	}
-	switch {
-	case errors.Is(err, calico.ErrNotRestored), errors.Is(err, calico.ErrConflict):
-		return false, r.say(err.Error())
-	case errors.Is(err, calico.ErrUnchanged):
-		return true, r.say(err.Error())
-	case err != nil:
-		return false, err
-	}
-	return true, r.say(line)
+	return r.came(fmt.Sprintf("restored address %s of %s", address.Address, cmp.Or(address.Attributes["pod"], host)), err)
 }
 
 // put puts back one object, or, in a dry run, reports whether it could.
-func (r *restorer) put(ctx context.Context, object calico.Object) (line string, refused bool, err error) {
-	act, line := r.store.Restore, "restored "+object.Key
+func (r *restorer) put(ctx context.Context, object calico.Object) (bool, error) {
+	act := r.store.Restore
 	if r.dryRun {
-		act, line = r.store.CheckRestore, "would restore "+object.Key
+		act = r.store.CheckRestore
 	}
-	err = act(ctx, object, nodesync.FenceAnnotation)
+	return r.came("restored "+object.Key, act(ctx, object, nodesync.FenceAnnotation))
+}
+
+// came says what came of putting something back. It returns false when it was refused.
+func (r *restorer) came(line string, err error) (bool, error) {
+	refused := errors.Is(err, calico.ErrNotRestored) || errors.Is(err, calico.ErrConflict)
 	switch {
-	case errors.Is(err, calico.ErrNotRestored):
-		return err.Error(), true, nil
-	case errors.Is(err, calico.ErrUnchanged):
-		return err.Error(), false, nil
+	case refused, errors.Is(err, calico.ErrUnchanged):
+		line = err.Error()
+	case err != nil:
+		return false, err
+	case r.dryRun:
+		line = "would restore" + strings.TrimPrefix(line, "restored")
 	}
-	return line, false, err
+	return !refused, r.say(line)
 }

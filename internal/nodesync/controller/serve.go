@@ -32,41 +32,31 @@ func (r *Reconciler) serve(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	text, answer, err := r.Requests.Pending(ctx)
-	if err != nil {
-		return 0, err
-	}
 	request, wrong := ParseRequest(text)
-	if text == "" || answer.ID == request.ID && answer.Final() {
-		return 0, nil
-	}
-	now := r.Clock.Now()
-	begun := answer.ID == request.ID
-	if refused := r.refuses(request, wrong, begun, now); refused != "" {
-		err := r.Requests.Answer(ctx, text, Answer{ID: request.ID, State: AnswerFailed, Lines: []string{refused}, At: now})
-		if errors.Is(err, errWithdrawn) {
-			err = nil
-		}
+	begun, now := answer.ID == request.ID, r.Clock.Now()
+	if err != nil || text == "" || begun && answer.Final() {
 		return 0, err
 	}
-	if r.unsent.ID != request.ID {
-		r.unsent, err = r.attempt(ctx, text, request, answer)
-	}
-	given := r.unsent
-	if err == nil {
-		if given.State == AnswerRunning && !now.Before(request.Until) {
+	var given Answer
+	if refused := r.refuses(request, wrong, begun, now); refused != "" {
+		given = Answer{ID: request.ID, State: AnswerFailed, Lines: []string{refused}, At: now}
+	} else {
+		if r.unsent.ID != request.ID {
+			r.unsent, err = r.attempt(ctx, text, request, answer)
+		}
+		if given = r.unsent; given.State == AnswerRunning && !now.Before(request.Until) {
 			given.State = given.atTheEnd()
 		}
+	}
+	if err == nil {
 		err = r.Requests.Answer(ctx, text, given)
 	}
-	if errors.Is(err, errWithdrawn) {
-		r.unsent = Answer{}
+	if withdrawn := errors.Is(err, errWithdrawn); err != nil && !withdrawn {
+		return 0, err
+	} else if r.unsent = (Answer{}); withdrawn {
 		r.Log.Info("A request was withdrawn", "request", request.ID)
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	r.unsent = Answer{}
 	if given.Final() {
 		return 0, nil
 	}
@@ -118,19 +108,18 @@ func (r *Reconciler) do(ctx context.Context, request Request, last Answer) Answe
 	case VerbRestore:
 		err = r.restoreNamed(ctx, request, &answer)
 	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		answer.State = AnswerRunning // the next process goes on with it
-	case err != nil && request.Verb == VerbForget && !request.DryRun:
-		// It could not read what it needs, and may be able to before the request ends.
-		answer.State = AnswerRunning
-		answer.Lines = append(answer.Lines, errorMark+err.Error())
-		r.Log.Error(err, "A request could not be executed, will try again until it ends", "request", request.ID)
-	case err != nil:
-		answer.State = AnswerFailed
-		answer.Lines = append(answer.Lines, errorMark+err.Error())
-		r.Log.Error(err, "A request failed", "request", request.ID)
+	if err == nil {
+		return answer
 	}
+	if answer.State = AnswerRunning; ctx.Err() != nil {
+		return answer // the next process goes on with it
+	}
+	message := "A request could not be executed, will try again until it ends"
+	if request.Verb != VerbForget || request.DryRun { // the others may be able to read what they need before the request ends
+		answer.State, message = AnswerFailed, "A request failed"
+	}
+	answer.Lines = append(answer.Lines, errorMark+err.Error())
+	r.Log.Error(err, message, "request", request.ID)
 	return answer
 }
 
@@ -142,7 +131,7 @@ func (r *Reconciler) named(request Request) *Reconciler {
 		return !slices.Contains(nodesync.ResourceKinds(), kind)
 	})
 	return &Reconciler{
-		Datastore: r.Datastore, Cluster: r.Cluster, LeftoverCluster: r.LeftoverCluster, Config: config,
+		Datastore: r.Datastore, Cluster: r.Cluster, Config: config,
 		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Workers: r.Workers, Clock: r.Clock, Log: r.Log,
 		Metrics: NewMetrics(prometheus.NewRegistry()), known: forRequest(r.known),
 	}

@@ -8,14 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/calico"
@@ -23,42 +21,28 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// givenRequest is one request, and the answers that it was given.
-type givenRequest struct {
-	text      string
-	last      Answer
-	answers   []Answer
-	withdrawn bool
-}
-
-func (g *givenRequest) Pending(context.Context) (string, Answer, error) { return g.text, g.last, nil }
-
-func (g *givenRequest) Answer(_ context.Context, _ string, answer Answer) error {
-	if g.withdrawn {
-		return errWithdrawn
-	}
-	g.answers, g.last = append(g.answers, answer), answer
-	return nil
-}
-
 // serveOne has one request served, and returns how often Calico's datastore was read for it.
-func serveOne(t *testing.T, g *givenRequest, until time.Duration, dryRun bool) (reads int64) {
+func serveOne(t *testing.T, w *world, until time.Duration, dryRun bool) (reads int) {
 	t.Helper()
 	text := must.Get(json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, DryRun: dryRun, Until: time.Now().Add(until)})).Or(t)
-	g.text = string(text)
-	w := &sweptWorld{synced: true}
-	r := &Reconciler{
-		Datastore: w, Cluster: w, Requests: g, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
-		Metrics: NewMetrics(prometheus.NewRegistry()),
-	}
+	w.asked = string(text)
+	r := w.reconciler()
+	r.Requests = w
 	must.Get(r.serve(t.Context())).Or(t)
-	return w.rounds.Load()
+	return w.count("Snapshot")
+}
+
+// answered is a world in which a request was answered last with this.
+func answered(last Answer) *world {
+	w := listing()
+	w.last = last
+	return w
 }
 
 // What was begun and is over is not gone on with, however late a controller finds it.
 func TestARequestThatIsOver(t *testing.T) {
 	t.Parallel()
-	g := &givenRequest{last: Answer{ID: "new", State: AnswerRunning, Lines: []string{"done: something"}}}
+	g := answered(Answer{ID: "new", State: AnswerRunning, Lines: []string{"done: something"}})
 	if reads := serveOne(t, g, -48*time.Hour, false); reads != 0 {
 		t.Errorf("it was gone on with: %d reads", reads)
 	}
@@ -74,14 +58,17 @@ func TestARequestOutlivesAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := clocktesting.NewFakeClock(time.Now())
-			text, err := json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, Until: now.Now().Add(requestAgain + 10*time.Second)})
-			if err != nil {
-				t.Fatal(err)
+			text := must.Get(json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, Until: now.Now().Add(requestAgain + 10*time.Second)})).Or(t)
+			g, frozen := listing(), errors.New("etcd does not respond")
+			g.asked = string(text)
+			g.before = func(_ context.Context, call, _ string) error {
+				if call == "Snapshot" {
+					return frozen
+				}
+				return nil
 			}
-			g, w := &givenRequest{text: string(text)}, &frozenWorld{sweptWorld: sweptWorld{synced: true}, frozen: true}
-			r := &Reconciler{
-				Datastore: w, Cluster: w, Requests: g, Config: nodesync.DefaultConfig(), Clock: now, Log: logr.Discard(), Metrics: NewMetrics(prometheus.NewRegistry()),
-			}
+			r := g.reconciler()
+			r.Requests, r.Clock = g, now
 			again, err := r.serve(t.Context())
 			if err != nil || again != requestAgain || g.last.Final() {
 				t.Fatalf("served again in %s, %v; answered %+v", again, err, g.last)
@@ -90,8 +77,8 @@ func TestARequestOutlivesAnOutage(t *testing.T) {
 			if again, err = r.serve(t.Context()); err != nil || again != 10*time.Second || g.last.Final() {
 				t.Fatalf("then served again in %s, %v; answered %+v", again, err, g.last)
 			}
-			w.frozen = !back
 			if back {
+				frozen = nil
 				now.Step(time.Second)
 			} else {
 				now.Step(again)
@@ -105,19 +92,6 @@ func TestARequestOutlivesAnOutage(t *testing.T) {
 			}
 		})
 	}
-}
-
-// frozenWorld is a world whose datastore does not respond while it is frozen.
-type frozenWorld struct {
-	sweptWorld
-	frozen bool
-}
-
-func (w *frozenWorld) Snapshot(ctx context.Context) (calico.Snapshot, error) {
-	if w.frozen {
-		return calico.Snapshot{}, errors.New("etcd does not respond")
-	}
-	return w.sweptWorld.Snapshot(ctx)
 }
 
 // A name under which there is nothing is wrong, and not done. Where an earlier attempt of the request may have removed
@@ -140,7 +114,7 @@ func TestANameOfNothingIsNotDone(t *testing.T) {
 		for _, dryRun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %t", name, dryRun), func(t *testing.T) {
 				t.Parallel()
-				g := &givenRequest{last: test.last}
+				g := answered(test.last)
 				serveOne(t, g, time.Minute, dryRun)
 				if g.last.State != test.want || !slices.Contains(g.last.Lines, unknown) {
 					t.Errorf("answered %+v, want %s", g.last, test.want)
@@ -150,16 +124,55 @@ func TestANameOfNothingIsNotDone(t *testing.T) {
 	}
 }
 
+// A name of which the last sweep knew nothing is looked for once more: its machine may have left something since.
+func TestANameIsSweptForAgain(t *testing.T) {
+	t.Parallel()
+	w := listing()
+	r := w.reconciler()
+	must.Get(r.pass(t.Context())).Or(t)
+	w.swept.Hosts, w.held.Affinities, r.Requests = []string{"n9"}, []calico.Affinity{{CIDR: netip.MustParsePrefix("10.0.0.0/26"), Revision: 1}}, w
+	text := must.Get(json.Marshal(Request{ID: "new", Verb: VerbForget, Names: []string{"n9"}, Until: time.Now().Add(time.Minute)})).Or(t)
+	w.asked = string(text)
+	must.Get(r.serve(t.Context())).Or(t)
+	if w.count("DeleteAffinity") == 0 || w.count("Sweep") != 2 {
+		t.Errorf("%d sweeps, answered %+v", w.count("Sweep"), w.last)
+	}
+}
+
+// Nothing is put back without a journal to put it back from.
+func TestARestoreWithoutAJournal(t *testing.T) {
+	t.Parallel()
+	w := listing()
+	r := w.reconciler()
+	w.asked, r.Requests = fmt.Sprintf(`{"id":"1","verb":"restore","names":["n9"],"until":%q}`, time.Now().Add(time.Minute).Format(time.RFC3339)), w
+	must.Get(r.serve(t.Context())).Or(t)
+	if w.last.State != AnswerFailed || !strings.Contains(strings.Join(w.last.Lines, ""), "keeps no journal in ConfigMaps") {
+		t.Errorf("answered %+v", w.last)
+	}
+}
+
 func TestARequestThatIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	if reads := serveOne(t, &givenRequest{withdrawn: true}, time.Minute, false); reads != 0 {
-		t.Errorf("it was done all the same: %d reads", reads)
+	w := listing()
+	if w.withdrawn = true; serveOne(t, w, time.Minute, false) != 0 {
+		t.Error("it was done all the same")
+	}
+}
+
+// A request that comes too late, or is for too long, is not begun.
+func TestARequestThatIsNotBegun(t *testing.T) {
+	t.Parallel()
+	for until, want := range map[time.Duration]string{-time.Second: "came too late", LongestRequestTime + time.Minute: "valid for more than"} {
+		w := listing()
+		if reads := serveOne(t, w, until, false); reads > 0 || w.last.State != AnswerFailed || !strings.Contains(w.last.Lines[0], want) {
+			t.Errorf("%d reads, answered %+v", reads, w.last)
+		}
 	}
 }
 
 func TestARequestAfterAnother(t *testing.T) {
 	t.Parallel()
-	g := &givenRequest{last: Answer{ID: "old", State: AnswerDone, Lines: []string{"done: something else"}}}
+	g := answered(Answer{ID: "old", State: AnswerDone, Lines: []string{"done: something else"}})
 	serveOne(t, g, time.Minute, false)
 	if len(g.answers) != 2 {
 		t.Fatalf("answered %+v", g.answers)
@@ -193,10 +206,10 @@ func TestAControllerForARequest(t *testing.T) {
 	r := &Reconciler{known: known{
 		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, LeftoverMemory: nodesync.LeftoverMemory{Leftovers: []nodesync.SeenLeftover{{}}}},
 		strays: map[string]bool{"n9": true}, mentioned: map[string]bool{"n8": true}, sweptAt: time.Unix(1, 0),
-		announced: announced{said: map[string]time.Time{}, leftovers: map[string]bool{"n7": true}},
+		announced: announced{said: map[string]time.Time{}, told: map[topic]bool{{gate: nodesync.GateMass}: true}},
 	}}
 	sub := r.named(Request{Names: []string{"n9"}})
-	if !sub.strays["n9"] || !sub.mentioned["n8"] || !sub.sweptAt.Equal(r.sweptAt) || !sub.announced.leftovers["n7"] {
+	if !sub.strays["n9"] || !sub.mentioned["n8"] || !sub.sweptAt.Equal(r.sweptAt) || !sub.announced.told[topic{gate: nodesync.GateMass}] {
 		t.Errorf("it does not know what is known: %+v", sub)
 	}
 	if len(sub.memory.Absences) != 1 || len(sub.memory.Leftovers) != 0 || len(r.memory.Leftovers) != 1 {

@@ -63,6 +63,12 @@ func (s *ConfigMapState) object() *unstructured.Unstructured {
 	return object
 }
 
+// stored is the object as it is, or an empty one with an error.
+func (s *ConfigMapState) stored(ctx context.Context) (*unstructured.Unstructured, error) {
+	object := s.object()
+	return object, s.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+}
+
 // Read implements State. A memory that cannot be parsed is an error: forgetting it in silence would be safe, but nobody would know.
 func (s *ConfigMapState) Read(ctx context.Context) (nodesync.Memory, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -107,7 +113,7 @@ func (s *ConfigMapState) Save(ctx context.Context, memory nodesync.Memory) error
 	}
 	object := s.object()
 	if s.version != "" {
-		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		if object, err = s.stored(ctx); err != nil {
 			return err
 		}
 	}

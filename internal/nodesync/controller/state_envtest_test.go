@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -44,6 +45,9 @@ func TestStateInAConfigMap(t *testing.T) {
 	must.Get(maps.Patch(t.Context(), StateName, types.MergePatchType, patch, metav1.PatchOptions{})).Or(t)
 	if err := first.Save(t.Context(), nodesync.Memory{}); !apierrors.IsConflict(err) {
 		t.Errorf("over what was written since: got %v, want a conflict", err)
+	}
+	if err := first.Answer(t.Context(), "a request that is another by now", Answer{}); !errors.Is(err, errWithdrawn) {
+		t.Errorf("an answer to a request that is none: %v", err)
 	}
 	next := process()
 	for range 2 { // the confirmation stands after a save

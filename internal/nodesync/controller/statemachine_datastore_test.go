@@ -4,19 +4,22 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/names"
+	cnet "github.com/projectcalico/calico/libcalico-go/lib/net"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-dev/mooring/internal/calico"
-	"github.com/mooring-dev/mooring/internal/nodesync"
 )
 
 // Where Calico keeps things in etcd (internal/calico/keys.go).
@@ -28,7 +31,6 @@ const (
 	modelAffinities  = "/calico/ipam/v2/host/"
 	modelBlocks      = "/calico/ipam/v2/assignment/ipv4/block/"
 	modelHandles     = "/calico/ipam/v2/handle/"
-	modelReports     = "/calico/felix/v2/no-region/host/"
 )
 
 // modelWindowsHandle is the handle under which Calico keeps addresses of a block for Windows (libcalico-go, lib/ipam).
@@ -82,7 +84,6 @@ func modelEndpointKey(ns, name string) string     { return modelEndpoints + ns +
 func modelCIDR(cidr netip.Prefix) string          { return strings.Replace(cidr.String(), "/", "-", 1) }
 func modelBlockKey(cidr netip.Prefix) string      { return modelBlocks + modelCIDR(cidr) }
 func modelHandleKey(id string) string             { return modelHandles + id }
-func modelReportKey(host string) string           { return modelReports + host + "/last_reported_status" }
 func modelResourceKey(kind, name string) string   { return modelResourcePrefixes()[kind] + name }
 func modelAffinityOf(host string) string          { return modelAffinities + host + "/ipv4/block/" }
 func (b modelBlock) free(address netip.Addr) bool { _, taken := b.Assigned[address]; return !taken }
@@ -184,358 +185,163 @@ func (n modelNode) annotated(annotation, value string) modelNode {
 	return n
 }
 
-// datastoreModel is the Datastore that calico.Etcd is, over an etcdModel. It MUST refuse what calico.Etcd refuses and accept what it accepts:
-// each write compares just the keys that internal/calico/write.go compares, and TestModelOfTheDatastoreIsTrue holds the two against each other.
-type datastoreModel struct {
-	etcd *etcdModel
-	by   string
+// encodeModel is a value of the model as Calico stores it.
+func encodeModel(key string, value any) string {
+	var written any
+	name := key[strings.LastIndex(key, "/")+1:]
+	switch v := value.(type) {
+	case string:
+		return v
+	case modelGarbage:
+		return "{" + strings.Join(v.Hosts, " ")
+	case modelNode:
+		node := &libapiv3.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(v.UID), Annotations: v.Annotations, Generation: int64(v.Writes)}}
+		for _, ref := range v.OrchRefs {
+			node.Spec.OrchRefs = append(node.Spec.OrchRefs, libapiv3.OrchRef{NodeName: ref.NodeName, Orchestrator: ref.Orchestrator})
+		}
+		written = node
+	case modelEndpoint:
+		written = &libapiv3.WorkloadEndpoint{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"},
+			Spec:       libapiv3.WorkloadEndpointSpec{Node: v.Node, Orchestrator: v.Orchestrator, Pod: v.Pod, ContainerID: modelContainer(v.Handle)},
+		}
+	case modelAffinity:
+		written = &model.BlockAffinity{State: model.BlockAffinityState(v.State)}
+	case modelHandle:
+		blocks := map[string]int{}
+		for cidr, n := range v.Blocks {
+			blocks[cidr.String()] = n
+		}
+		written = &model.IPAMHandle{HandleID: name, Block: blocks}
+	case modelResource:
+		written = encodeResource(name, v)
+	case modelClusterInformation:
+		written = &apiv3.ClusterInformation{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: v.Annotations}, Spec: apiv3.ClusterInformationSpec{DatastoreReady: &v.Ready},
+		}
+	case modelBlock:
+		written = encodeBlock(v)
+	}
+	text, err := json.Marshal(written)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
-func (d *datastoreModel) Snapshot(context.Context) (calico.Snapshot, error) {
-	s := calico.Snapshot{Revision: d.etcd.revision}
-	known := map[string]bool{}
-	for _, kv := range d.etcd.scan(modelNodes, s.Revision) {
-		name := strings.TrimPrefix(kv.key, modelNodes)
-		known[name] = true
-		node, ok := kv.value.(modelNode)
-		if !ok {
-			s.Unreadable = append(s.Unreadable, kv.key)
-			continue
-		}
-		s.Nodes = append(s.Nodes, calico.Node{Name: name, Revision: kv.revision, OrchRefs: node.OrchRefs, Annotations: node.Annotations})
-	}
-	if value, revision := d.etcd.get(modelInformation); value != nil {
-		info := value.(modelClusterInformation)
-		s.DatastoreReady = info.Ready
-		s.ClusterInformation = calico.Annotated{Revision: revision, Annotations: info.Annotations}
-	}
-	for _, kv := range d.etcd.scan(modelAffinities, s.Revision) {
-		host, _, _ := strings.Cut(strings.TrimPrefix(kv.key, modelAffinities), "/")
-		if !known[host] {
-			known[host] = true
-			s.Nodes = append(s.Nodes, calico.Node{Name: host, Implied: true})
+func encodeResource(name string, v modelResource) any {
+	if v.Kind == "FelixConfiguration" {
+		return &apiv3.FelixConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiv3.FelixConfigurationSpec{DefaultEndpointToHostAction: "Return"},
 		}
 	}
-	return s, nil
-}
-
-func (d *datastoreModel) Hosts(_ context.Context, revision int64, names []string) ([]calico.Host, error) {
-	if _, err := d.etcd.list(modelNodes, revision); err != nil {
-		return nil, fmt.Errorf("reading Calico Nodes: %w", err)
+	h := &apiv3.HostEndpoint{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apiv3.HostEndpointSpec{Node: v.Host}}
+	if v.Automatic {
+		h.Labels = map[string]string{"projectcalico.org/created-by": "calico-kube-controllers"}
 	}
-	hosts := make([]calico.Host, 0, len(names))
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		hosts = append(hosts, d.host(revision, name))
-	}
-	return hosts, nil
-}
-
-func (d *datastoreModel) host(revision int64, name string) calico.Host {
-	h := calico.Host{Host: nodesync.Host{Name: name}}
-	keep := func(kv keyValue) {
-		h.Objects = append(h.Objects, calico.Object{Key: kv.key, Revision: kv.revision, Value: modelText(kv.value)})
-	}
-	for _, kv := range d.etcd.scan(modelNodeKey(name), revision) {
-		if kv.key == modelNodeKey(name) {
-			keep(kv)
-		}
-	}
-	for _, kv := range d.etcd.scan(modelEndpoints, revision) {
-		if modelEndpointHost(kv.key) != name {
-			continue
-		}
-		namespace, id, _ := strings.Cut(strings.TrimPrefix(kv.key, modelEndpoints), "/")
-		endpoint, ok := kv.value.(modelEndpoint)
-		if !ok || endpoint.Node != name {
-			h.Unreadable = append(h.Unreadable, kv.key)
-			continue
-		}
-		keep(kv)
-		h.Endpoints = append(h.Endpoints, calico.Endpoint{
-			Namespace: namespace, Name: id, Revision: kv.revision, Orchestrator: endpoint.Orchestrator, Pod: endpoint.Pod,
-		})
-	}
-	claimed := map[netip.Prefix]bool{}
-	for _, kv := range d.etcd.scan(modelAffinityOf(name), revision) {
-		affinity, ok := kv.value.(modelAffinity)
-		if !ok {
-			h.Unreadable = append(h.Unreadable, kv.key)
-			continue
-		}
-		keep(kv)
-		cidr := modelKeyCIDR(kv.key)
-		claimed[cidr] = true
-		h.Affinities = append(h.Affinities, calico.Affinity{CIDR: cidr, Revision: kv.revision, State: affinity.State})
-	}
-	d.addResources(&h, revision, keep)
-	d.addBlocks(&h, revision, claimed)
 	return h
 }
 
-func (d *datastoreModel) addResources(h *calico.Host, revision int64, keep func(keyValue)) {
-	for kind, prefix := range modelResourcePrefixes() {
-		for _, kv := range d.etcd.scan(prefix, revision) {
-			name := strings.TrimPrefix(kv.key, prefix)
-			switch value := kv.value.(type) {
-			case modelGarbage:
-				if name == "node."+h.Name || value.names(h.Name) {
-					h.Unreadable = append(h.Unreadable, kv.key)
-				}
-			case modelResource:
-				if value.Host == h.Name {
-					keep(kv)
-					h.Resources = append(h.Resources, calico.Resource{Kind: nodesync.ResourceKind(kind), Name: name, Revision: kv.revision, Automatic: value.Automatic})
-				}
+func encodeBlock(v modelBlock) *model.AllocationBlock {
+	affinity := "host:" + v.AffineTo
+	if strings.HasPrefix(v.AffineTo, "virtual:") {
+		affinity = v.AffineTo
+	}
+	b := &model.AllocationBlock{
+		CIDR: cnet.MustParseCIDR(v.CIDR.String()), Affinity: &affinity, SequenceNumber: v.Sequence, SequenceNumberForAllocation: map[string]uint64{},
+		Unallocated: []int{}, Attributes: []model.AllocationAttribute{},
+	}
+	ordinal := 0
+	for address := v.CIDR.Addr(); v.CIDR.Contains(address); address = address.Next() {
+		if a, taken := v.Assigned[address]; taken {
+			index := len(b.Attributes)
+			attribute := model.AllocationAttribute{AttrSecondary: map[string]string{}}
+			if a.Handle != "" {
+				attribute.AttrPrimary = &a.Handle
 			}
+			maps.Copy(attribute.AttrSecondary, encodeAttributes(a))
+			b.Attributes = append(b.Attributes, attribute)
+			b.Allocations = append(b.Allocations, &index)
+			b.SequenceNumberForAllocation[fmt.Sprint(ordinal)] = a.Sequence
+		} else {
+			b.Allocations = append(b.Allocations, nil)
+			b.Unallocated = append(b.Unallocated, ordinal)
 		}
+		ordinal++
 	}
+	return b
 }
 
-func (d *datastoreModel) addBlocks(h *calico.Host, revision int64, claimed map[netip.Prefix]bool) {
-	for _, kv := range d.etcd.scan(modelBlocks, revision) {
-		cidr := modelKeyCIDR(kv.key)
-		switch value := kv.value.(type) {
-		case modelGarbage:
-			if claimed[cidr] || value.names(h.Name) {
-				h.Unreadable = append(h.Unreadable, kv.key)
-			}
-		case modelBlock:
-			concerned := claimed[cidr] || value.AffineTo == h.Name
-			block := nodesync.Block{CIDR: cidr, AffineTo: value.AffineTo}
-			for _, address := range slices.SortedFunc(maps.Keys(value.Assigned), netip.Addr.Compare) {
-				a := value.Assigned[address]
-				concerned = concerned || a.Host == h.Name
-				block.Allocations = append(block.Allocations, nodesync.Allocation{Address: address, Handle: a.Handle, Sequence: a.Sequence, Host: a.Host})
-			}
-			if concerned {
-				h.Blocks = append(h.Blocks, block)
-			}
+func encodeAttributes(a modelAssignment) map[string]string {
+	out := map[string]string{}
+	if a.Host != "" {
+		out[model.IPAMBlockAttributeNode] = a.Host
+	}
+	switch a.Of {
+	case "pod":
+		out[model.IPAMBlockAttributeNamespace], out[model.IPAMBlockAttributePod] = "ns", modelPodOf(a)
+	case "tunnel":
+		out[model.IPAMBlockAttributeType] = model.IPAMBlockAttributeTypeIPIP
+	}
+	return out
+}
+
+// decodeModel is what calico.Etcd has written under a key, as a value of the model; what it never writes is text.
+func decodeModel(key, raw string) any {
+	parse := func(into any) {
+		if err := json.Unmarshal([]byte(raw), into); err != nil {
+			panic(err)
 		}
-	}
-}
-
-// guarded is the comparison that every destructive write makes, with those of its own.
-func guarded(guard calico.Guard, seen map[string]int64) (map[string]int64, error) {
-	if guard.Host == "" {
-		return nil, errors.New("a destructive write needs the name of its Calico Node")
-	}
-	expected := maps.Clone(seen)
-	if expected == nil {
-		expected = map[string]int64{}
-	}
-	expected[modelNodeKey(guard.Host)] = guard.Revision
-	return expected, nil
-}
-
-func (d *datastoreModel) guardedCommit(guard calico.Guard, seen map[string]int64, puts map[string]any) error {
-	expected, err := guarded(guard, seen)
-	if err == nil {
-		err = d.unlocked()
-	}
-	if err == nil {
-		_, err = d.etcd.commit(d.by, expected, puts)
-	}
-	return err
-}
-
-// unlocked is a conflict while the datastore is locked.
-func (d *datastoreModel) unlocked() error {
-	if info, _ := d.etcd.get(modelInformation); !info.(modelClusterInformation).Ready {
-		return &calico.ConflictError{Key: modelInformation, Detail: "the datastore is locked"}
-	}
-	return nil
-}
-
-func (d *datastoreModel) AnnotateNode(_ context.Context, name string, revision int64, annotation, value string) (int64, error) {
-	key := modelNodeKey(name)
-	found, at := d.etcd.get(key)
-	if at != revision || at == 0 {
-		return 0, &calico.ConflictError{Key: key, Detail: fmt.Sprintf("it is at revision %d, not %d", at, revision)}
-	}
-	node, ok := found.(modelNode)
-	if !ok {
-		return 0, fmt.Errorf("annotating %s: it cannot be parsed", key)
-	}
-	if err := d.unlocked(); err != nil {
-		return 0, err
-	}
-	return d.etcd.commit(d.by, map[string]int64{key: revision}, map[string]any{key: node.annotated(annotation, value)})
-}
-
-func (d *datastoreModel) AnnotateClusterInformation(_ context.Context, revision int64, annotation, value string) error {
-	found, at := d.etcd.get(modelInformation)
-	if at != revision || at == 0 {
-		return &calico.ConflictError{Key: modelInformation, Detail: fmt.Sprintf("it is at revision %d, not %d", at, revision)}
-	}
-	info := found.(modelClusterInformation)
-	info.Annotations = modelNode{Annotations: info.Annotations}.annotated(annotation, value).Annotations
-	_, err := d.etcd.commit(d.by, map[string]int64{modelInformation: revision}, map[string]any{modelInformation: info})
-	return err
-}
-
-func (d *datastoreModel) DeleteEndpoints(_ context.Context, guard calico.Guard, endpoints []calico.EndpointRef) error {
-	seen, puts := map[string]int64{}, map[string]any{}
-	for _, e := range endpoints {
-		key := modelEndpointKey(e.Namespace, e.Name)
-		seen[key], puts[key] = e.Revision, nil
-	}
-	return d.guardedCommit(guard, seen, puts)
-}
-
-func (d *datastoreModel) DeleteResource(_ context.Context, guard calico.Guard, kind, name string, revision int64) error {
-	if modelResourcePrefixes()[kind] == "" {
-		return fmt.Errorf("objects of kind %s are never deleted", kind)
-	}
-	key := modelResourceKey(kind, name)
-	return d.guardedCommit(guard, map[string]int64{key: revision}, map[string]any{key: nil})
-}
-
-func (d *datastoreModel) DeleteNode(_ context.Context, guard calico.Guard) error {
-	if guard.Revision == 0 {
-		return errors.New("deleting a Calico Node needs the revision at which it was seen")
-	}
-	return d.guardedCommit(guard, nil, map[string]any{modelNodeKey(guard.Host): nil})
-}
-
-func (d *datastoreModel) ReleaseAddresses(_ context.Context, guard calico.Guard, cidr netip.Prefix, assignments []calico.Assignment) error {
-	key := modelBlockKey(cidr)
-	value, revision := d.etcd.get(key)
-	if value == nil {
-		return &calico.ConflictError{Key: key, Detail: "it is absent"}
-	}
-	block, ok := value.(modelBlock)
-	if !ok {
-		return fmt.Errorf("parsing %s: it cannot be parsed", key)
-	}
-	lost, addresses := map[string]int{}, make([]netip.Addr, 0, len(assignments))
-	for _, a := range assignments {
-		now, assigned := block.Assigned[a.Address]
-		moved := now.Host != "" && now.Host != guard.Host
-		if !assigned || now.Handle != a.Handle || now.Sequence != a.Sequence || moved || slices.Contains(addresses, a.Address) {
-			return &calico.ConflictError{Key: key, Detail: fmt.Sprintf("address %s is not the assignment that was seen", a.Address)}
-		}
-		lost[a.Handle]++
-		addresses = append(addresses, a.Address)
-	}
-	seen, puts := map[string]int64{key: revision}, map[string]any{key: block.without(addresses...)}
-	for id, n := range lost {
-		value, revision := d.etcd.get(modelHandleKey(id))
-		seen[modelHandleKey(id)] = revision
-		if value == nil {
-			continue
-		}
-		handle := value.(modelHandle).plus(cidr, -n)
-		puts[modelHandleKey(id)] = handle
-		if len(handle.Blocks) == 0 {
-			puts[modelHandleKey(id)] = nil
-		}
-	}
-	return d.guardedCommit(guard, seen, puts)
-}
-
-func (d *datastoreModel) DeleteAffinity(_ context.Context, guard calico.Guard, cidr netip.Prefix, revision int64, deleteBlock bool) error {
-	key, affinity := modelBlockKey(cidr), modelAffinityKey(guard.Host, cidr)
-	value, blockRevision := d.etcd.get(key)
-	block, ok := value.(modelBlock)
-	if value != nil && !ok {
-		return fmt.Errorf("parsing %s: it cannot be parsed", key)
-	}
-	affine := value != nil && block.AffineTo == guard.Host
-	puts := map[string]any{}
-	if revision != 0 {
-		puts[affinity] = nil
 	}
 	switch {
-	case deleteBlock && !affine:
-		return &calico.ConflictError{Key: key, Detail: "it is not affine to " + guard.Host}
-	case deleteBlock && !block.empty():
-		return &calico.ConflictError{Key: key, Detail: "it is in use"}
-	case deleteBlock:
-		puts[key] = nil
-	case affine:
-		return &calico.ConflictError{Key: key, Detail: "it is affine to " + guard.Host}
+	case strings.HasPrefix(key, modelNodes):
+		var stored libapiv3.Node
+		parse(&stored)
+		node := modelNode{UID: string(stored.UID), Annotations: stored.Annotations, Writes: int(stored.Generation)}
+		for _, ref := range stored.Spec.OrchRefs {
+			node.OrchRefs = append(node.OrchRefs, calico.OrchRef{Orchestrator: ref.Orchestrator, NodeName: ref.NodeName})
+		}
+		return node
+	case key == modelInformation:
+		var stored apiv3.ClusterInformation
+		parse(&stored)
+		return modelClusterInformation{Ready: *stored.Spec.DatastoreReady, Annotations: stored.Annotations}
+	case strings.HasPrefix(key, modelHandles):
+		var stored model.IPAMHandle
+		parse(&stored)
+		handle := modelHandle{Blocks: map[netip.Prefix]int{}}
+		for cidr, n := range stored.Block {
+			handle.Blocks[netip.MustParsePrefix(cidr)] = n
+		}
+		return handle
+	case strings.HasPrefix(key, modelBlocks):
+		var stored model.AllocationBlock
+		parse(&stored)
+		return decodeBlock(modelKeyCIDR(key), stored)
 	}
-	return d.guardedCommit(guard, map[string]int64{affinity: revision, key: blockRevision}, puts)
+	return raw
 }
 
-func (d *datastoreModel) Sweep(_ context.Context, revision int64) (calico.Sweep, error) {
-	endpoints, err := d.etcd.list(modelEndpoints, revision)
-	if err != nil {
-		return calico.Sweep{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
-	}
-	hosts, used, unreadable, namesPods := map[string]bool{}, map[string]bool{}, false, false
-	written := map[string]int64{}
-	for _, kv := range endpoints {
-		if ids := modelEndpointIDs(kv.key); ids.Orchestrator == "k8s" {
-			hosts[ids.Node], namesPods = true, true
-			written[ids.Node] = max(written[ids.Node], kv.revision)
-		}
-	}
-	for _, kv := range d.etcd.scan(modelBlocks, revision) {
-		block, ok := kv.value.(modelBlock)
-		unreadable = unreadable || !ok
-		others := false // have an address of the host there
-		for _, a := range block.Assigned {
-			used[a.Handle], namesPods = true, namesPods || a.Of == "pod"
-			if a.Of != "" {
-				hosts[a.Host] = true
+func decodeBlock(cidr netip.Prefix, stored model.AllocationBlock) modelBlock {
+	b := modelBlock{CIDR: cidr, AffineTo: strings.TrimPrefix(*stored.Affinity, "host:"), Sequence: stored.SequenceNumber, Assigned: map[netip.Addr]modelAssignment{}}
+	address := cidr.Addr()
+	for ordinal, index := range stored.Allocations {
+		if index != nil {
+			attribute := stored.Attributes[*index]
+			a := modelAssignment{
+				Sequence: stored.SequenceNumberForAllocation[fmt.Sprint(ordinal)], Host: attribute.AttrSecondary[model.IPAMBlockAttributeNode],
 			}
-			others = others || a.Of == "" && a.Host == block.AffineTo
-		}
-		if !others && !strings.HasPrefix(block.AffineTo, "virtual:") {
-			hosts[block.AffineTo] = true
-		}
-	}
-	delete(hosts, "")
-	sweep := calico.Sweep{Hosts: slices.Sorted(maps.Keys(hosts)), EndpointsWritten: written, ResourceHosts: d.resourceHosts(revision), NamesPods: namesPods}
-	for _, kv := range d.etcd.scan(modelHandles, revision) {
-		if id := strings.TrimPrefix(kv.key, modelHandles); !used[id] && !unreadable {
-			sweep.OrphanedHandles = append(sweep.OrphanedHandles, calico.Handle{ID: id, Revision: kv.revision})
-		}
-	}
-	return sweep, nil
-}
-
-// resourceHosts are the hosts that a resource is about.
-func (d *datastoreModel) resourceHosts(revision int64) []string {
-	hosts := map[string]bool{}
-	for kind, prefix := range modelResourcePrefixes() {
-		byName := kind == "FelixConfiguration" || kind == "BGPConfiguration" // whatever the value is
-		for _, kv := range d.etcd.scan(prefix, revision) {
-			r, readable := kv.value.(modelResource)
-			host, ofHost := strings.CutPrefix(strings.TrimPrefix(kv.key, prefix), "node.")
-			switch {
-			case readable && r.Host != "":
-				hosts[r.Host] = true
-			case !readable && byName && ofHost:
-				hosts[host] = true
+			if attribute.AttrPrimary != nil {
+				a.Handle = *attribute.AttrPrimary
 			}
+			if attribute.AttrSecondary[model.IPAMBlockAttributeType] != "" {
+				a.Of = "tunnel"
+			} else if attribute.AttrSecondary[model.IPAMBlockAttributePod] != "" {
+				a.Of = "pod"
+			}
+			b.Assigned[address] = a
 		}
+		address = address.Next()
 	}
-	return slices.Sorted(maps.Keys(hosts))
-}
-
-func (d *datastoreModel) Reports(_ context.Context, revision int64, hosts []string) ([]calico.Report, error) {
-	var reports []calico.Report
-	for _, host := range hosts {
-		for _, kv := range d.etcd.scan(modelReportKey(host), revision) {
-			reports = append(reports, calico.Report{Host: host, Revision: kv.revision})
-		}
-	}
-	return reports, nil
-}
-
-func (d *datastoreModel) DeleteHandles(_ context.Context, handles []calico.Handle) error {
-	seen, puts := map[string]int64{}, map[string]any{}
-	for _, h := range handles {
-		seen[modelHandleKey(h.ID)], puts[modelHandleKey(h.ID)] = h.Revision, nil
-	}
-	if len(seen) == 0 {
-		return errors.New("a write without a comparison is not allowed")
-	}
-	if err := d.unlocked(); err != nil {
-		return err
-	}
-	_, err := d.etcd.commit(d.by, seen, puts)
-	return err
+	return b
 }

@@ -4,13 +4,17 @@
 package controller
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/mooring-dev/mooring/internal/calico"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // errCompacted is what etcd answers to a read at a revision that it no longer has.
@@ -26,11 +30,12 @@ type etcdModel struct {
 	wrote func(etcdWrite)
 }
 
-// keyVersion is one version of a key; a nil value means that it was deleted.
+// keyVersion is one version of a key; a nil value means that it was deleted. raw is the value as it is stored, empty before anybody has read it.
 type keyVersion struct {
 	revision int64
 	value    any
 	by       string
+	raw      string
 }
 
 // etcdWrite is one transaction that had an effect.
@@ -90,6 +95,16 @@ func (e *etcdModel) at(key string, revision int64) (value any, modified int64) {
 	return nil, 0
 }
 
+// raw is the value of the version of a key that was written at a revision, as it is stored.
+func (e *etcdModel) raw(key string, modified int64) string {
+	versions := e.versions[key]
+	v := &versions[slices.IndexFunc(versions, func(v keyVersion) bool { return v.revision == modified })]
+	if v.raw == "" {
+		v.raw = encodeModel(key, v.value)
+	}
+	return v.raw
+}
+
 // since are the versions of a key that are younger than a revision.
 func (e *etcdModel) since(key string, revision int64) []keyVersion {
 	versions := e.versions[key]
@@ -101,21 +116,15 @@ func (e *etcdModel) since(key string, revision int64) []keyVersion {
 	return nil
 }
 
-// list reads all keys below a prefix at a revision, sorted.
-func (e *etcdModel) list(prefix string, revision int64) ([]keyValue, error) {
-	switch {
-	case revision < e.compacted:
-		return nil, errCompacted
-	case revision > e.revision:
-		return nil, errors.New("mvcc: required revision is a future revision")
-	}
-	return e.scan(prefix, revision), nil
+func (e *etcdModel) scan(prefix string, revision int64) []keyValue {
+	return e.within(func(key string) bool { return strings.HasPrefix(key, prefix) }, revision)
 }
 
-func (e *etcdModel) scan(prefix string, revision int64) []keyValue {
+// within reads keys at a revision, sorted.
+func (e *etcdModel) within(wanted func(key string) bool, revision int64) []keyValue {
 	var out []keyValue
 	for key := range e.versions {
-		if !strings.HasPrefix(key, prefix) {
+		if !wanted(key) {
 			continue
 		}
 		if value, modified := e.at(key, revision); value != nil {
@@ -126,37 +135,29 @@ func (e *etcdModel) scan(prefix string, revision int64) []keyValue {
 	return out
 }
 
-// commit is one transaction: every key of expected must be at its revision (0: absent), else nothing is written and the error is a
-// *calico.ConflictError. A nil value deletes. A transaction without effect does not raise the revision.
-func (e *etcdModel) commit(by string, expected map[string]int64, puts map[string]any) (int64, error) {
-	for _, key := range slices.Sorted(maps.Keys(expected)) {
-		if _, found := e.get(key); found != expected[key] {
-			return 0, &calico.ConflictError{Key: key, Detail: fmt.Sprintf("it is at revision %d, not %d", found, expected[key])}
-		}
-	}
+// commit is one transaction of writes, as raw text or as values of the model; nil deletes. A transaction without effect does not raise the revision.
+func (e *etcdModel) commit(by string, puts map[string]any) {
 	w := etcdWrite{by: by, revision: e.revision + 1}
 	for _, key := range slices.Sorted(maps.Keys(puts)) {
 		before, modified := e.get(key)
-		if before == nil && puts[key] == nil {
+		v := keyVersion{w.revision, puts[key], by, ""}
+		if raw, ok := v.value.(rawValue); ok {
+			v.value, v.raw = decodeModel(key, string(raw)), string(raw)
+		}
+		if before == nil && v.value == nil {
 			continue
 		}
-		w.changes = append(w.changes, keyChange{key: key, before: before, after: puts[key], modified: modified})
-		e.versions[key] = append(e.versions[key], keyVersion{w.revision, puts[key], by})
+		w.changes = append(w.changes, keyChange{key: key, before: before, after: v.value, modified: modified})
+		e.versions[key] = append(e.versions[key], v)
 	}
-	if len(w.changes) == 0 {
-		return e.revision, nil
+	if len(w.changes) > 0 {
+		e.revision = w.revision
+		e.wrote(w)
 	}
-	e.revision = w.revision
-	e.wrote(w)
-	return e.revision, nil
 }
 
 // put is a write of somebody else, who needs no comparison here: nothing else happens in between.
-func (e *etcdModel) put(by, key string, value any) {
-	if _, err := e.commit(by, nil, map[string]any{key: value}); err != nil {
-		panic(err)
-	}
-}
+func (e *etcdModel) put(by, key string, value any) { e.commit(by, map[string]any{key: value}) }
 
 // compact forgets what was before the revision that is now.
 func (e *etcdModel) compact() { e.compacted = e.revision }
@@ -170,4 +171,98 @@ func (e *etcdModel) history() map[string][]string {
 		}
 	}
 	return out
+}
+
+// rawValue is a value as a client writes it.
+type rawValue string
+
+// etcdPort is the model as etcd's client: what calico.Etcd needs of it.
+type etcdPort struct {
+	clientv3.KV
+	etcd *etcdModel
+	by   string
+	// asked is called for each request, unless it is nil.
+	asked func()
+}
+
+// Get implements clientv3.KV.
+func (x *etcdPort) Get(_ context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	x.counts()
+	found, err := x.read(clientv3.OpGet(key, opts...))
+	return (*clientv3.GetResponse)(found), err
+}
+
+func (x *etcdPort) counts() {
+	if x.asked != nil {
+		x.asked()
+	}
+}
+
+func (x *etcdPort) read(op clientv3.Op) (*pb.RangeResponse, error) {
+	revision, from, to := cmp.Or(op.Rev(), x.etcd.revision), string(op.KeyBytes()), string(op.RangeBytes())
+	switch {
+	case revision < x.etcd.compacted:
+		return nil, errCompacted
+	case revision > x.etcd.revision:
+		return nil, errors.New("mvcc: required revision is a future revision")
+	}
+	found := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: x.etcd.revision}}
+	for _, kv := range x.etcd.within(func(key string) bool { return key == from || to != "" && from < key && key < to }, revision) {
+		stored := &mvccpb.KeyValue{Key: []byte(kv.key), ModRevision: kv.revision}
+		if found.Count++; !op.IsKeysOnly() {
+			stored.Value = []byte(x.etcd.raw(kv.key, kv.revision))
+		}
+		found.Kvs = append(found.Kvs, stored)
+	}
+	if limit := int(op.Limit()); limit > 0 && len(found.Kvs) > limit {
+		found.Kvs, found.More = found.Kvs[:limit], true
+	}
+	return found, nil
+}
+
+// Txn implements clientv3.KV.
+func (x *etcdPort) Txn(context.Context) clientv3.Txn { return &etcdTxn{port: x} }
+
+// etcdTxn is a transaction that compares the revisions of keys.
+type etcdTxn struct {
+	port            *etcdPort
+	compares        []clientv3.Cmp
+	then, otherwise []clientv3.Op
+}
+
+// If, Then, Else and Commit implement clientv3.Txn.
+func (t *etcdTxn) If(compares ...clientv3.Cmp) clientv3.Txn { t.compares = compares; return t }
+
+func (t *etcdTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.then = ops; return t }
+
+func (t *etcdTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.otherwise = ops; return t }
+
+func (t *etcdTxn) Commit() (*clientv3.TxnResponse, error) {
+	t.port.counts()
+	etcd, resp, ops := t.port.etcd, &clientv3.TxnResponse{Succeeded: true}, t.then
+	for _, c := range t.compares {
+		if _, revision := etcd.get(string(c.KeyBytes())); revision != c.GetCompare().GetModRevision() {
+			resp.Succeeded, ops = false, t.otherwise
+		}
+	}
+	puts := map[string]any{}
+	for _, op := range ops {
+		answer := &pb.ResponseOp{}
+		switch {
+		case op.IsGet():
+			found, err := t.port.read(op)
+			if err != nil {
+				return nil, err
+			}
+			answer.Response = &pb.ResponseOp_ResponseRange{ResponseRange: found}
+		case op.IsPut():
+			puts[string(op.KeyBytes())] = rawValue(op.ValueBytes())
+		default:
+			puts[string(op.KeyBytes())] = nil
+		}
+		resp.Responses = append(resp.Responses, answer)
+	}
+	etcd.commit(t.port.by, puts)
+	resp.Header = &pb.ResponseHeader{Revision: etcd.revision}
+	return resp, nil
 }

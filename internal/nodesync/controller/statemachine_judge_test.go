@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -272,28 +271,25 @@ func (k *watcher) judgeReleases(p *process, t taking) {
 // judgeJournal: what is taken stands in the journal, as it was, before it is taken.
 func (k *watcher) judgeJournal(t taking) {
 	kept := map[string]bool{}
-	var steps []string
 	for _, r := range k.journal {
-		if r.entry.Host != t.host {
-			continue
-		}
-		steps = append(steps, r.entry.Steps...)
 		for _, o := range r.entry.Objects {
 			kept[journalText(o.Key, o.Revision, o.Value)] = true
 		}
+		for _, a := range r.entry.Addresses {
+			kept[fmt.Sprint(a.Address, a.Handle, a.Sequence)] = true
+		}
 	}
 	for _, c := range t.gone {
-		if _, block := c.before.(modelBlock); !block && !kept[journalText(c.key, c.modified, modelText(c.before))] {
+		if _, block := c.before.(modelBlock); !block && !kept[journalText(c.key, c.modified, encodeModel(c.key, c.before))] {
 			k.violate("I11: %s at revision %d is not in the journal", c.key, c.modified)
 		}
 	}
-	all := strings.Join(steps, "\n") + ","
-	for address := range t.released {
-		if !strings.Contains(strings.ReplaceAll(all, "\n", ","), address.String()+",") {
+	for address, a := range t.released {
+		if !kept[fmt.Sprint(address, a.Handle, a.Sequence)] {
 			k.violate("I11: address %s is not in the journal", address)
 		}
 	}
-	if len(steps) == 0 {
+	if !slices.ContainsFunc(k.journal, func(r recorded) bool { return r.entry.Host == t.host && len(r.entry.Steps) > 0 }) {
 		k.violate("I11: nothing of %s is in the journal", t.host)
 	}
 }
@@ -303,10 +299,7 @@ func journalText(key string, revision int64, value string) string {
 	if !strings.HasPrefix(key, modelNodes) {
 		return fmt.Sprintf("%s at %d: %s", key, revision, value)
 	}
-	var node modelNode
-	if err := json.Unmarshal([]byte(value), &node); err != nil {
-		panic(err)
-	}
+	node, _ := decodeModel(key, value).(modelNode)
 	node = node.annotated(nodesync.FenceAnnotation, "")
 	return fmt.Sprintf("%s: %s", key, modelText(node))
 }

@@ -5,16 +5,13 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/calico"
@@ -284,31 +281,9 @@ func (k *watcher) judgeLeftovers(p *process, w etcdWrite, t taking) {
 	}
 	k.judgeReleases(p, t)
 	if p.options.journal {
-		k.judgeLeftoverJournal(t)
+		k.judgeJournal(t)
 	}
 	k.count("leftovers removed")
-}
-
-func (k *watcher) judgeLeftoverJournal(t taking) {
-	kept := map[string]bool{}
-	for _, r := range k.journal {
-		for _, o := range r.entry.Objects {
-			kept[journalText(o.Key, o.Revision, o.Value)] = true
-		}
-		for _, a := range r.entry.Addresses {
-			kept[fmt.Sprint(a.Address, a.Handle, a.Sequence)] = true
-		}
-	}
-	for _, c := range t.gone {
-		if !kept[journalText(c.key, c.modified, modelText(c.before))] {
-			k.violate("I11: %s is not in the journal", c.key)
-		}
-	}
-	for address, a := range t.released {
-		if !kept[fmt.Sprint(address, a.Handle, a.Sequence)] {
-			k.violate("I11: address %s is not in the journal", address)
-		}
-	}
 }
 
 // checkLeftovers looks, at rest, for what pods have left on machines whose kubelets are at work: it is found, and gone if that was asked for.
@@ -355,114 +330,13 @@ func (u *universe) podLeftovers(m *modelMachine) (left []string) {
 			left = append(left, kv.key)
 		}
 	}
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for address, a := range block.Assigned {
-			if pod := modelPodOf(a); a.Host == m.host && (gone(pod) || u.elsewhere(m, pod) || u.later(m, pod, a.Handle)) && !held[a.Handle] {
-				left = append(left, "address "+address.String())
-			}
-		}
+	for _, address := range u.assigned(u.etcd.revision, func(_ modelBlock, _ netip.Addr, a modelAssignment) bool {
+		pod := modelPodOf(a)
+		return a.Host == m.host && (gone(pod) || u.elsewhere(m, pod) || u.later(m, pod, a.Handle)) && !held[a.Handle]
+	}) {
+		left = append(left, "address "+address.String())
 	}
 	return left
-}
-
-// PodHoldings and the three below make the model a LeftoverStore, as calico.Etcd is (internal/calico/leftovers.go).
-func (d *datastoreModel) PodHoldings(_ context.Context, revision int64, alive func(namespace, name string) bool) (calico.PodHoldings, error) {
-	endpoints, err := d.etcd.list(modelEndpoints, revision)
-	if err != nil {
-		return calico.PodHoldings{}, fmt.Errorf("reading the keys of workload endpoints: %w", err)
-	}
-	var found calico.PodHoldings
-	for _, kv := range endpoints {
-		ids := modelEndpointIDs(kv.key)
-		if ids.Orchestrator != nodesync.OrchestratorKubernetes {
-			continue
-		}
-		namespace, name, _ := strings.Cut(strings.TrimPrefix(kv.key, modelEndpoints), "/")
-		if found.Count++; !alive(namespace, ids.Pod) {
-			found.Leftovers = append(found.Leftovers, calico.Leftover{
-				Host: ids.Node, Namespace: namespace, Pod: ids.Pod, Endpoint: calico.EndpointRef{Namespace: namespace, Name: name, Revision: kv.revision},
-			})
-		}
-	}
-	for _, kv := range d.etcd.scan(modelBlocks, revision) {
-		block, _ := kv.value.(modelBlock)
-		for _, address := range slices.SortedFunc(maps.Keys(block.Assigned), netip.Addr.Compare) {
-			a := block.Assigned[address]
-			pod := modelPodOf(a)
-			if pod == "" || a.Host == "" || a.Handle == "" {
-				continue
-			}
-			if found.Count++; !alive("ns", pod) {
-				found.Leftovers = append(found.Leftovers, calico.Leftover{
-					Host: a.Host, Namespace: "ns", Pod: pod, Block: block.CIDR,
-					Reservation: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
-				})
-			}
-		}
-	}
-	found.Doubled = d.doubled(revision, alive)
-	return found, nil
-}
-
-func (d *datastoreModel) DescribeLeftovers(_ context.Context, leftovers []calico.Leftover) (objects []calico.Object, addresses []calico.HeldAddress, err error) {
-	for _, l := range leftovers {
-		if l.Endpoint.Name != "" {
-			key := modelEndpointKey(l.Endpoint.Namespace, l.Endpoint.Name)
-			if value, revision := d.etcd.get(key); value != nil {
-				objects = append(objects, calico.Object{Key: key, Revision: revision, Value: modelText(value)})
-			}
-			continue
-		}
-		value, _ := d.etcd.get(modelBlockKey(l.Block))
-		block, _ := value.(modelBlock)
-		if a, assigned := block.Assigned[l.Address]; assigned && a.Handle == l.Handle && a.Sequence == l.Sequence {
-			addresses = append(addresses, calico.HeldAddress{Block: l.Block, Address: l.Address, Handle: l.Handle, Sequence: l.Sequence})
-		}
-	}
-	return objects, addresses, nil
-}
-
-func (d *datastoreModel) MachineUID(_ context.Context, host string) (string, error) {
-	value, _ := d.etcd.get(modelNodeKey(host))
-	node, ok := value.(modelNode)
-	if value != nil && !ok {
-		return "", fmt.Errorf("parsing Calico Node %s: it cannot be parsed", host)
-	}
-	return node.UID, nil
-}
-
-func (d *datastoreModel) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
-	if guard.Revision == 0 {
-		return errors.New("removing leftovers needs the revision at which the Calico Node was seen")
-	}
-	if len(leftovers) == 0 {
-		return errors.New("nothing is no write")
-	}
-	var endpoints []calico.EndpointRef
-	var assignments []calico.Assignment
-	for _, l := range leftovers {
-		if l.Endpoint.Name != "" {
-			endpoints = append(endpoints, l.Endpoint)
-			value, _ := d.etcd.get(modelEndpointKey(l.Endpoint.Namespace, l.Endpoint.Name))
-			if endpoint, ok := value.(modelEndpoint); value != nil && (!ok || endpoint.Node != guard.Host) {
-				return fmt.Errorf("%s cannot be parsed, or is of another machine than its key says", l.Endpoint.Name)
-			}
-		} else {
-			assignments = append(assignments, l.Reservation)
-		}
-	}
-	if len(endpoints) > 0 {
-		return d.DeleteEndpoints(ctx, guard, endpoints)
-	}
-	for _, l := range leftovers {
-		if key := modelEndpointKey(l.Living.Namespace, l.Living.Name); l.Living.Name != "" {
-			if _, revision := d.etcd.get(key); revision != l.Living.Revision {
-				return &calico.ConflictError{Key: key, Detail: "it was written since"}
-			}
-		}
-	}
-	return d.ReleaseAddresses(ctx, guard, leftovers[0].Block, assignments)
 }
 
 // The ports of a process for leftovers.
@@ -474,6 +348,7 @@ func (x *ports) PodHoldings(ctx context.Context, revision int64, alive func(name
 }
 
 func (x *ports) DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) (objects []calico.Object, addresses []calico.HeldAddress, err error) {
+	defer x.p.turn()()
 	_, err = call(x.p, portCall{"read", "DescribeLeftovers", ""}, func() (struct{}, error) {
 		objects, addresses, err = x.datastore.DescribeLeftovers(ctx, leftovers)
 		return struct{}{}, err
@@ -485,22 +360,19 @@ func (x *ports) DescribeLeftovers(ctx context.Context, leftovers []calico.Leftov
 }
 
 func (x *ports) MachineUID(ctx context.Context, host string) (string, error) {
+	defer x.p.turn()()
 	return call(x.p, portCall{"read", "MachineUID", host}, func() (string, error) { return x.datastore.MachineUID(ctx, host) })
 }
 
 func (x *ports) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
-	err := x.write("RemoveLeftovers", guard.Host, func() error {
-		x.p.removing = true
-		defer func() { x.p.removing = false }()
+	pods := make([]string, 0, len(leftovers))
+	for _, l := range leftovers {
+		pods = append(pods, l.Pod)
+	}
+	return x.write("RemoveLeftovers", guard.Host, func() error {
+		x.p.removing = pods
 		return x.datastore.RemoveLeftovers(ctx, guard, leftovers)
 	})
-	for _, l := range leftovers {
-		delete(x.p.seen.pods, l.Pod)
-	}
-	if x.p.crew == nil {
-		x.p.seen.pods = map[string]*modelPod{}
-	}
-	return err
 }
 
 func (x *ports) EachPod(ctx context.Context, visit func(namespace, name string)) error {
@@ -509,6 +381,7 @@ func (x *ports) EachPod(ctx context.Context, visit func(namespace, name string))
 }
 
 func (x *ports) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
+	defer x.p.turn()()
 	lookup, err := call(x.p, portCall{"kubernetes", "LookUpPod", name}, func() (nodesync.PodLookup, error) {
 		x.p.seen.pods[name] = nil
 		if pod := x.p.u.api.pods[name]; x.p.u.api.alive(name) {
@@ -523,6 +396,7 @@ func (x *ports) LookUpPod(ctx context.Context, namespace, name string) nodesync.
 }
 
 func (x *ports) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
+	defer x.p.turn()()
 	heartbeat, err := call(x.p, portCall{"kubernetes", "Heartbeat", node}, func() (nodesync.Heartbeat, error) { return x.p.cluster.Heartbeat(ctx, node), nil })
 	if err != nil {
 		return nodesync.Heartbeat{Node: node, Detail: err.Error()}
@@ -531,42 +405,6 @@ func (x *ports) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
 		heartbeat.Ready, heartbeat.ReadySince, heartbeat.Renewed = true, modelStart.Add(-24*time.Hour), x.p.u.clock.Now()
 	}
 	return heartbeat
-}
-
-// trustsKubelets takes every kubelet to be at work.
-const trustsKubelets wrongly = "trusts kubelets"
-
-// What takes a pod that was deleted by force for one whose sandbox is gone is found out by the same checks.
-func TestTheHistoriesFindWrongWaysToJudgeLeftovers(t *testing.T) {
-	t.Parallel()
-	metrics := NewMetrics(prometheus.NewRegistry())
-	history := rapid.Custom(func(t *rapid.T) []string {
-		x := newTrial(t, metrics)
-		defer x.end()
-		x.watchesPods(t)
-		x.u.config.AlsoRemove, x.u.config.SweepPeriod = []nodesync.ResourceKind{nodesync.KindPodLeftovers}, 30*time.Second
-		x.addLeaders(t, 1, false)
-		s := &story{trial: x}
-		p := x.leaders[0]
-		p.wrongly = trustsKubelets
-		for range 20 {
-			s.podTrouble(t)
-			x.u.startsPod(s.machine(t))
-		}
-		for range 30 {
-			p.watchAll()
-			p.round()
-			x.u.pass(min(p.wait(), time.Minute))
-		}
-		return x.violations
-	})
-	for seed := range 200 {
-		if violations := history.Example(seed); len(violations) > 0 {
-			t.Logf("after %d histories: %s", seed, violations[0])
-			return
-		}
-	}
-	t.Error("200 histories have not found it")
 }
 
 // watchesPods lets the leaders of a trial look for leftovers of pods, and perhaps remove them.

@@ -218,19 +218,34 @@ func (u *universe) collectsPods() {
 
 // releaseHandle releases all addresses of a handle, as libcalico-go does: first the blocks, then the handle.
 func (u *universe) releaseHandle(by, handle string) {
+	u.releases(by, func(a modelAssignment) bool { return a.Handle == handle })
+}
+
+// releases gives back the addresses of which wanted is true, one after the other.
+func (u *universe) releases(by string, wanted func(modelAssignment) bool) {
 	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, ok := kv.value.(modelBlock)
-		if !ok {
-			continue
-		}
+		block, _ := kv.value.(modelBlock)
 		for _, address := range slices.SortedFunc(maps.Keys(block.Assigned), netip.Addr.Compare) {
-			if block.Assigned[address].Handle == handle {
+			if a := block.Assigned[address]; wanted(a) {
 				block = block.without(address)
 				u.write(by, kv.key, block)
-				u.counts(by, handle, block.CIDR, -1)
+				u.counts(by, a.Handle, block.CIDR, -1)
 			}
 		}
 	}
+}
+
+// assigned are the addresses of which wanted is true at a revision, in their order.
+func (u *universe) assigned(revision int64, wanted func(modelBlock, netip.Addr, modelAssignment) bool) (out []netip.Addr) {
+	for _, kv := range u.etcd.scan(modelBlocks, revision) {
+		block, _ := kv.value.(modelBlock)
+		for _, address := range slices.SortedFunc(maps.Keys(block.Assigned), netip.Addr.Compare) {
+			if wanted(block, address, block.Assigned[address]) {
+				out = append(out, address)
+			}
+		}
+	}
+	return out
 }
 
 // counts is one count of a handle more or less.
@@ -248,13 +263,9 @@ func (u *universe) counts(by, handle string, cidr netip.Prefix, n int) {
 // What a handle has already stays as it is.
 func (u *universe) assign(m *modelMachine, handle string) (netip.Addr, bool) {
 	if value, _ := u.etcd.get(modelHandleKey(handle)); value != nil {
-		for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-			block, _ := kv.value.(modelBlock)
-			for address, a := range block.Assigned {
-				if a.Handle == handle {
-					return address, true
-				}
-			}
+		held := u.assigned(u.etcd.revision, func(_ modelBlock, _ netip.Addr, a modelAssignment) bool { return a.Handle == handle })
+		if len(held) > 0 {
+			return held[0], true
 		}
 	}
 	block, address, ok := u.room(m)
@@ -448,16 +459,7 @@ func (u *universe) otherCleaner(m *modelMachine, writes int, nodeFirst bool) {
 	if nodeFirst {
 		u.write("kube-controllers", modelNodeKey(m.host), nil)
 	}
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for _, address := range slices.SortedFunc(maps.Keys(block.Assigned), netip.Addr.Compare) {
-			if a := block.Assigned[address]; a.Host == m.host && a.Handle != "" {
-				block = block.without(address)
-				u.write("kube-controllers", kv.key, block)
-				u.counts("kube-controllers", a.Handle, block.CIDR, -1)
-			}
-		}
-	}
+	u.releases("kube-controllers", func(a modelAssignment) bool { return a.Host == m.host && a.Handle != "" })
 	for _, key := range u.leftovers(m.host) {
 		if cidr, ok := strings.CutPrefix(key, modelAffinityOf(m.host)); ok {
 			value, _ := u.etcd.get(modelBlocks + cidr)

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -85,13 +86,8 @@ func (u *universe) left(host string) []string {
 			out = append(out, key)
 		}
 	}
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for address, a := range block.Assigned {
-			if a.Host == host && a.Handle != "" {
-				out = append(out, "address "+address.String())
-			}
-		}
+	for _, address := range u.assigned(u.etcd.revision, func(_ modelBlock, _ netip.Addr, a modelAssignment) bool { return a.Host == host && a.Handle != "" }) {
+		out = append(out, "address "+address.String())
 	}
 	return out
 }
@@ -133,13 +129,10 @@ func (u *universe) reason(host string) string {
 			return "a pod runs with an address of it"
 		}
 	}
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for _, a := range block.Assigned {
-			if block.AffineTo == host && a.Handle != modelWindowsHandle && (a.Host != host || a.Handle == "") {
-				return blockInUse
-			}
-		}
+	if len(u.assigned(u.etcd.revision, func(block modelBlock, _ netip.Addr, a modelAssignment) bool {
+		return block.AffineTo == host && a.Handle != modelWindowsHandle && (a.Host != host || a.Handle == "")
+	})) > 0 {
+		return blockInUse
 	}
 	return ""
 }
@@ -229,15 +222,9 @@ func (u *universe) garbageAbout(host string) bool {
 }
 
 func (u *universe) holds(host, address string) bool {
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for assigned, a := range block.Assigned {
-			if a.Host == host && assigned.String() == address {
-				return true
-			}
-		}
-	}
-	return false
+	return len(u.assigned(u.etcd.revision, func(_ modelBlock, assigned netip.Addr, a modelAssignment) bool {
+		return a.Host == host && assigned.String() == address
+	})) > 0
 }
 
 // describe is a trial for people.

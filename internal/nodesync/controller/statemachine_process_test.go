@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -47,10 +48,10 @@ type process struct {
 	serving *Request
 	served  bool
 	wrongly wrongly
-	// crew are the ports of a process with workers.
-	crew *workerPorts
-	// removing reports that it is removing leftovers of pods.
-	removing bool
+	// crew are the workers of a process that has some.
+	crew *workersAtOnce
+	// removing are the pods whose leftovers it is removing, nil for none.
+	removing []string
 	// recalledAt is the age at which it first read the memory of an earlier process, -1 for not yet, and stale is whether that was too old then.
 	recalledAt time.Duration
 	stale      bool
@@ -142,13 +143,10 @@ func (p *process) start() {
 		p.watch.relist(p.cluster)
 		p.watch.broken = true
 	}
-	ports := &ports{p: p, datastore: &datastoreModel{etcd: p.u.etcd, by: p.name}}
+	ports := &ports{p: p, datastore: calico.EtcdOver(&etcdPort{etcd: p.u.etcd, by: p.name, asked: func() { p.calls["etcd"]++ }})}
 	p.r = &Reconciler{
-		Datastore: ports, Cluster: ports, Config: p.u.config, DryRun: p.options.dryRun, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
-		Workers: 1, // so that one call is made at a time, in the order of the plan
-	}
-	if p.options.leftovers {
-		p.r.LeftoverStore, p.r.LeftoverCluster = ports, ports
+		Datastore: ports, Cluster: ports, Config: p.u.config, DryRun: p.options.dryRun, Leftovers: p.options.leftovers, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
+		Workers: max(1, p.options.workers), // with one, one call is made at a time, in the order of the plan
 	}
 	if !p.options.stateless {
 		state := &ConfigMapState{Client: reader, Namespace: "mooring-system", Name: StateName}
@@ -160,8 +158,8 @@ func (p *process) start() {
 	if p.options.journal {
 		p.r.Journal = &journalPort{p: p}
 	}
-	if p.options.workers > 1 {
-		p.employ(ports)
+	if p.crew = nil; p.options.workers > 1 {
+		p.crew = &workersAtOnce{p: p, working: map[string]bool{}}
 	}
 }
 
@@ -338,12 +336,17 @@ func turned[T any](p *process, list []T) []T {
 // ports are the Datastore and the Cluster of a process.
 type ports struct {
 	p         *process
-	datastore *datastoreModel
+	datastore *calico.Etcd
 }
 
 func (x *ports) write(name, about string, effect func() error) error {
+	defer x.p.turn()()
 	_, err := call(x.p, portCall{"write", name, about}, func() (struct{}, error) { return struct{}{}, effect() })
 	x.p.forgetLooks(about)
+	if name == "RemoveLeftovers" { // the next removal needs looks of its own
+		maps.DeleteFunc(x.p.seen.pods, func(name string, _ *modelPod) bool { return x.p.crew == nil || slices.Contains(x.p.removing, name) })
+		x.p.removing = nil
+	}
 	return err
 }
 
@@ -425,6 +428,7 @@ func (x *ports) Reports(ctx context.Context, revision int64, hosts []string) ([]
 
 // CalicoPods finds none that says its NODENAME.
 func (x *ports) CalicoPods(context.Context, string) ([]nodesync.CalicoPod, error) {
+	defer x.p.turn()()
 	return call(x.p, portCall{"read", "CalicoPods", ""}, func() ([]nodesync.CalicoPod, error) { return nil, nil })
 }
 
@@ -474,6 +478,7 @@ func (x *ports) ListNodes(ctx context.Context) ([]nodesync.KubernetesNode, error
 }
 
 func (x *ports) LookUp(ctx context.Context, name string) nodesync.Lookup {
+	defer x.p.turn()()
 	lookup, err := call(x.p, portCall{"kubernetes", "LookUp", name}, func() (nodesync.Lookup, error) {
 		x.p.seen.existed[name] = x.p.u.api.nodes[name] != ""
 		return x.p.cluster.LookUp(ctx, name), nil
@@ -487,6 +492,7 @@ func (x *ports) LookUp(ctx context.Context, name string) nodesync.Lookup {
 }
 
 func (x *ports) RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error) {
+	defer x.p.turn()()
 	c := portCall{"kubernetes", "RunningPods", name}
 	return call(x.p, c, func() (nodesync.RunningPods, error) {
 		x.p.seen.running[name] = x.p.u.runsAny(name)
@@ -535,6 +541,7 @@ func (s *statePort) Save(ctx context.Context, memory nodesync.Memory) error {
 type journalPort struct{ p *process }
 
 func (j *journalPort) Record(_ context.Context, entry Entry) error {
+	defer j.p.turn()()
 	_, err := call(j.p, portCall{"journal", "Journal.Record", entry.Host}, func() (struct{}, error) {
 		if j.p.options.dryRun {
 			j.p.watcher.violate("I10: %s wrote its journal in a dry run", j.p.name)

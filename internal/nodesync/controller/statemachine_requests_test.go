@@ -91,41 +91,67 @@ func (p *process) alsoRemoves() []nodesync.ResourceKind {
 	return slices.Concat(p.r.Config.AlsoRemove, p.serving.AlsoRemove)
 }
 
-// What serves requests wrongly is found out by the same checks.
-func TestTheHistoriesFindWrongWaysToServeRequests(t *testing.T) {
+// What takes machines for gone that live, serves requests for others than were named, or takes pods that were deleted by force for ones whose
+// sandboxes are gone is found out by the same checks.
+func TestTheWatcherFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	for _, wrong := range []wrongly{trustsThePerson, forgetsOthers} {
+	serve := func(t *rapid.T, s *story, p *process) {
+		s.happens(t, nil)
+		p.watchAll()
+		p.round()
+		s.asks(t)
+	}
+	for wrong, test := range map[wrongly]struct {
+		options processOptions
+		times   int
+		turn    func(*rapid.T, *story, *process)
+	}{
+		trustsThePerson: {processOptions{serves: true}, 4, serve},
+		forgetsOthers:   {processOptions{serves: true}, 4, serve},
+		believesEachGone: {processOptions{workers: 4}, 4, func(t *rapid.T, s *story, p *process) {
+			m := s.machine(t)
+			s.u.leaves(m)
+			s.u.collectsPods()
+			p.watchAll()
+			p.work(map[int]mishap{rapid.IntRange(1, 20).Draw(t, "before call"): {before: func() { s.u.registers(m) }}})
+			s.u.pass(s.u.config.Grace + time.Second)
+		}},
+		trustsKubelets: {processOptions{leftovers: true}, 30, func(t *rapid.T, s *story, p *process) {
+			s.podTrouble(t)
+			s.u.startsPod(s.machine(t))
+			p.watchAll()
+			p.round()
+			s.u.pass(min(p.wait(), time.Minute))
+		}},
+	} {
 		t.Run(string(wrong), func(t *testing.T) {
 			t.Parallel()
 			metrics := NewMetrics(prometheus.NewRegistry())
 			history := rapid.Custom(func(t *rapid.T) []string {
 				x := newTrial(t, metrics)
 				defer x.end()
-				x.serves = true
-				x.addLeaders(t, 1, false)
-				s := &story{trial: x}
-				p := x.leaders[0]
+				x.watchesPods(t)
+				x.u.config.AlsoRemove, x.u.config.SweepPeriod = []nodesync.ResourceKind{nodesync.KindPodLeftovers}, 30*time.Second
+				p := x.newProcess("leader", x.u.api, test.options)
 				p.wrongly = wrong
-				for range 4 {
-					s.happens(t, nil)
-					p.watchAll()
-					p.round()
-					s.asks(t)
+				x.leaders = []*process{p}
+				for range test.times {
+					test.turn(t, &story{trial: x}, p)
 				}
 				return x.violations
 			})
-			for seed := range 200 {
+			for seed := range 400 {
 				if violations := history.Example(seed); len(violations) > 0 {
 					t.Logf("after %d histories: %s", seed, violations[0])
 					return
 				}
 			}
-			t.Error("200 histories have not found it")
+			t.Error("400 histories have not found it")
 		})
 	}
 }
 
-// wrongly is a way to serve requests that is wrong.
+// wrongly is a way to go about it that is wrong.
 type wrongly string
 
 const (
@@ -133,6 +159,10 @@ const (
 	trustsThePerson wrongly = "trusts the person"
 	// forgetsOthers takes all machines to be named.
 	forgetsOthers wrongly = "forgets others"
+	// believesEachGone takes every machine that is looked up for gone.
+	believesEachGone wrongly = "believes each gone"
+	// trustsKubelets takes every kubelet to be at work.
+	trustsKubelets wrongly = "trusts kubelets"
 )
 
 // list leaves out of a list of Nodes what the process does not want to see while it is at work on a request, and lie changes the answer to a live read.

@@ -4,7 +4,7 @@
 package controller
 
 import (
-	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +12,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
@@ -77,62 +76,10 @@ func (u *universe) later(m *modelMachine, name, handle string) bool {
 }
 
 func (u *universe) holdsHandle(host, handle string) bool {
-	for _, kv := range u.etcd.scan(modelBlocks, u.etcd.revision) {
-		block, _ := kv.value.(modelBlock)
-		for _, a := range block.Assigned {
-			if a.Host == host && a.Handle == handle {
-				return true
-			}
-		}
-	}
-	return false
+	return len(u.assigned(u.etcd.revision, func(_ modelBlock, _ netip.Addr, a modelAssignment) bool { return a.Host == host && a.Handle == handle })) > 0
 }
 
 // modelContainer is the container ID in a handle.
 func modelContainer(handle string) string {
 	return handle[strings.LastIndex(handle, ".")+1:]
-}
-
-// doubled are what living pods hold that have something on two hosts or addresses of two containers.
-func (d *datastoreModel) doubled(revision int64, alive func(namespace, name string) bool) (out []calico.Sandboxed) {
-	held, hosts, containers := map[string][]calico.Sandboxed{}, map[string]map[string]bool{}, map[string]map[string]bool{}
-	note := func(pod, host, container string, l calico.Leftover, readable bool) {
-		if hosts[pod] == nil {
-			hosts[pod], containers[pod] = map[string]bool{}, map[string]bool{}
-		}
-		hosts[pod][host] = true
-		if l.Endpoint.Name == "" {
-			containers[pod][container] = true
-		}
-		if readable {
-			held[pod] = append(held[pod], calico.Sandboxed{Leftover: l, Container: container})
-		}
-	}
-	for _, kv := range d.etcd.scan(modelEndpoints, revision) {
-		ids := modelEndpointIDs(kv.key)
-		namespace, name, _ := strings.Cut(strings.TrimPrefix(kv.key, modelEndpoints), "/")
-		if ids.Orchestrator == nodesync.OrchestratorKubernetes && alive(namespace, ids.Pod) {
-			endpoint, readable := kv.value.(modelEndpoint)
-			note(ids.Pod, ids.Node, modelContainer(endpoint.Handle), calico.Leftover{
-				Host: endpoint.Node, Namespace: namespace, Pod: ids.Pod, Endpoint: calico.EndpointRef{Namespace: namespace, Name: name, Revision: kv.revision},
-			}, readable)
-		}
-	}
-	for _, kv := range d.etcd.scan(modelBlocks, revision) {
-		block, _ := kv.value.(modelBlock)
-		for address, a := range block.Assigned {
-			if pod := modelPodOf(a); pod != "" && a.Host != "" && a.Handle != "" && alive("ns", pod) {
-				note(pod, a.Host, modelContainer(a.Handle), calico.Leftover{
-					Host: a.Host, Namespace: "ns", Pod: pod, Block: block.CIDR,
-					Reservation: calico.Assignment{Address: address, Handle: a.Handle, Sequence: a.Sequence},
-				}, true)
-			}
-		}
-	}
-	for _, pod := range slices.Sorted(maps.Keys(held)) {
-		if len(hosts[pod]) > 1 || len(containers[pod]) > 1 {
-			out = append(out, held[pod]...)
-		}
-	}
-	return out
 }

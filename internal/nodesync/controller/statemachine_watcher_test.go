@@ -264,11 +264,15 @@ func (k *watcher) judge(p *process, w etcdWrite) {
 			t.of(k, hostOf(c))
 		}
 	}
+	value, _ := k.u.etcd.at(modelInformation, w.revision-1)
+	if information, _ := value.(modelClusterInformation); !harmless && information.Annotations[nodesync.BindingAnnotation] != k.u.api.uid {
+		k.violate("I8: a write into a datastore that is not recorded as the cluster's")
+	}
 	switch {
 	case harmless:
 	case t.host == "":
 		k.judgeHandles(p, w)
-	case p.removing:
+	case p.removing != nil:
 		k.judgeLeftovers(p, w, t)
 	default:
 		k.judgeTaking(p, w, t)
@@ -366,13 +370,8 @@ func (k *watcher) judgeHandles(p *process, w etcdWrite) {
 		if c.after != nil || c.modified > p.seen.revision {
 			k.violate("I3: handle %s is not as it was when it was found to be an orphan", id)
 		}
-		for _, kv := range k.u.etcd.scan(modelBlocks, w.revision) {
-			block, _ := kv.value.(modelBlock)
-			for address, a := range block.Assigned {
-				if a.Handle == id {
-					k.violate("I3: handle %s of address %s was removed", id, address)
-				}
-			}
+		for _, address := range k.u.assigned(w.revision, func(_ modelBlock, _ netip.Addr, a modelAssignment) bool { return a.Handle == id }) {
+			k.violate("I3: handle %s of address %s was removed", id, address)
 		}
 	}
 	k.count("orphaned handles removed")

@@ -5,25 +5,21 @@ package controller
 
 import (
 	"context"
-	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
-// workerPorts are the ports of a process whose workers call them at the same time. One call is made at a time, so that
-// the watcher sees every write with all that is true then; which worker makes the next one is up to Go's scheduler.
-type workerPorts struct {
-	*ports
+// workersAtOnce are those of a process that make calls at the same time. One call is made at a time, so that the watcher sees
+// every write with all that is true then; which worker makes the next one is up to Go's scheduler.
+type workersAtOnce struct {
+	p  *process
 	mu sync.Mutex // guards the process and the universe
 	// calls are those since the machines were read, and mishaps is what becomes of them, by their number.
 	calls   int
@@ -40,15 +36,18 @@ type mishap struct {
 	order  order
 }
 
-// turn waits until it is the caller's turn to make a call.
-func (x *workerPorts) turn() (end func()) {
+// turn waits until it is the caller's turn to make a call, where several workers may.
+func (p *process) turn() (end func()) {
+	if p.crew == nil {
+		return func() {}
+	}
 	runtime.Gosched()
-	x.mu.Lock()
-	return x.mu.Unlock
+	p.crew.mu.Lock()
+	return p.crew.mu.Unlock
 }
 
 // decide is what becomes of a call that is about to be made.
-func (x *workerPorts) decide(c portCall) bool {
+func (x *workersAtOnce) decide(c portCall) bool {
 	x.p.order = proceed
 	if x.reading = x.reading || c.name == "Snapshot"; c.name == "Hosts" {
 		x.reading = false
@@ -72,104 +71,6 @@ func (x *workerPorts) decide(c portCall) bool {
 		delete(x.working, c.about)
 	}
 	return true
-}
-
-func (x *workerPorts) LookUp(ctx context.Context, name string) nodesync.Lookup {
-	defer x.turn()()
-	return x.ports.LookUp(ctx, name)
-}
-
-func (x *workerPorts) RunningPods(ctx context.Context, name string) (nodesync.RunningPods, error) {
-	defer x.turn()()
-	return x.ports.RunningPods(ctx, name)
-}
-
-func (x *workerPorts) CalicoPods(ctx context.Context, node string) ([]nodesync.CalicoPod, error) {
-	defer x.turn()()
-	return x.ports.CalicoPods(ctx, node)
-}
-
-func (x *workerPorts) AnnotateNode(ctx context.Context, name string, revision int64, annotation, value string) (int64, error) {
-	defer x.turn()()
-	return x.ports.AnnotateNode(ctx, name, revision, annotation, value)
-}
-
-func (x *workerPorts) DeleteEndpoints(ctx context.Context, guard calico.Guard, endpoints []calico.EndpointRef) error {
-	defer x.turn()()
-	return x.ports.DeleteEndpoints(ctx, guard, endpoints)
-}
-
-func (x *workerPorts) ReleaseAddresses(ctx context.Context, guard calico.Guard, block netip.Prefix, assignments []calico.Assignment) error {
-	defer x.turn()()
-	return x.ports.ReleaseAddresses(ctx, guard, block, assignments)
-}
-
-func (x *workerPorts) DeleteAffinity(ctx context.Context, guard calico.Guard, block netip.Prefix, revision int64, deleteBlock bool) error {
-	defer x.turn()()
-	return x.ports.DeleteAffinity(ctx, guard, block, revision, deleteBlock)
-}
-
-func (x *workerPorts) DeleteResource(ctx context.Context, guard calico.Guard, kind, name string, revision int64) error {
-	defer x.turn()()
-	return x.ports.DeleteResource(ctx, guard, kind, name, revision)
-}
-
-func (x *workerPorts) DeleteNode(ctx context.Context, guard calico.Guard) error {
-	defer x.turn()()
-	return x.ports.DeleteNode(ctx, guard)
-}
-
-func (x *workerPorts) DeleteHandles(ctx context.Context, handles []calico.Handle) error {
-	defer x.turn()()
-	return x.ports.DeleteHandles(ctx, handles)
-}
-
-func (x *workerPorts) LookUpPod(ctx context.Context, namespace, name string) nodesync.PodLookup {
-	defer x.turn()()
-	return x.ports.LookUpPod(ctx, namespace, name)
-}
-
-func (x *workerPorts) Heartbeat(ctx context.Context, node string) nodesync.Heartbeat {
-	defer x.turn()()
-	return x.ports.Heartbeat(ctx, node)
-}
-
-func (x *workerPorts) DescribeLeftovers(ctx context.Context, leftovers []calico.Leftover) ([]calico.Object, []calico.HeldAddress, error) {
-	defer x.turn()()
-	return x.ports.DescribeLeftovers(ctx, leftovers)
-}
-
-func (x *workerPorts) MachineUID(ctx context.Context, host string) (string, error) {
-	defer x.turn()()
-	return x.ports.MachineUID(ctx, host)
-}
-
-func (x *workerPorts) RemoveLeftovers(ctx context.Context, guard calico.Guard, leftovers []calico.Leftover) error {
-	defer x.turn()()
-	return x.ports.RemoveLeftovers(ctx, guard, leftovers)
-}
-
-// workerJournal is the journal of a process with workers.
-type workerJournal struct {
-	Journal
-	ports *workerPorts
-}
-
-func (j workerJournal) Record(ctx context.Context, entry Entry) error {
-	defer j.ports.turn()()
-	return j.Journal.Record(ctx, entry)
-}
-
-// employ gives a process that has just started its workers.
-func (p *process) employ(ports *ports) {
-	p.crew = &workerPorts{ports: ports, working: map[string]bool{}}
-	p.r.Datastore, p.r.Cluster, p.r.Workers = p.crew, p.crew, p.options.workers
-	if p.options.leftovers {
-		p.r.LeftoverStore, p.r.LeftoverCluster = p.crew, p.crew
-	}
-	if p.options.journal {
-		p.r.Journal = workerJournal{Journal: p.r.Journal, ports: p.crew}
-	}
 }
 
 // work is a whole round of a process with workers.
@@ -296,37 +197,3 @@ func TestWorkersKeepTheInvariants(t *testing.T) {
 		stats.add(x.counts)
 	})
 }
-
-// Workers that believe every machine gone, or that are told so after it has come back, are found out by the same
-// checks.
-func TestTheWatcherFindsWrongWorkers(t *testing.T) {
-	t.Parallel()
-	metrics := NewMetrics(prometheus.NewRegistry())
-	history := rapid.Custom(func(t *rapid.T) []string {
-		x := newTrial(t, metrics)
-		defer x.end()
-		p := x.newProcess("leader", x.u.api, processOptions{workers: 4})
-		x.leaders, p.wrongly = []*process{p}, believesEachGone
-		s := &story{trial: x}
-		for _, m := range x.u.machines[1:] {
-			x.u.leaves(m)
-		}
-		x.u.collectsPods()
-		p.watchAll()
-		p.work(nil)
-		x.u.pass(x.u.config.Grace + time.Second)
-		m := s.machine(t)
-		p.work(map[int]mishap{rapid.IntRange(1, 20).Draw(t, "before call"): {before: func() { x.u.registers(m) }}})
-		return x.violations
-	})
-	for seed := range 200 {
-		if violations := history.Example(seed); slices.ContainsFunc(violations, func(v string) bool { return len(v) > 3 && v[:3] == "I1:" }) {
-			t.Logf("after %d histories: %s", seed, violations[0])
-			return
-		}
-	}
-	t.Error("200 histories have not found it")
-}
-
-// believesEachGone takes every machine that is looked up for gone.
-const believesEachGone wrongly = "believes each gone"

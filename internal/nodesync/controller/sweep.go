@@ -21,40 +21,34 @@ func (r *Reconciler) sweep(ctx context.Context, w *nodesync.World, revision int6
 		if err != nil {
 			return fmt.Errorf("sweeping Calico's datastore: %w", err)
 		}
-		r.strays, r.sweptAt = make(map[string]bool, len(swept.Hosts)), w.Now
-		for _, host := range swept.Hosts {
-			r.strays[host] = true
-		}
-		r.mentioned = make(map[string]bool, len(swept.ResourceHosts))
-		for _, host := range swept.ResourceHosts {
-			r.mentioned[host] = true
-		}
+		r.strays, r.mentioned, r.sweptAt = setOf(swept.Hosts), setOf(swept.ResourceHosts), w.Now
 		w.Calico.Swept, w.Calico.EndpointsWritten = true, swept.EndpointsWritten
 		w.Calico.Handles = append(w.Calico.Handles, swept.OrphanedHandles...)
 		// Where nothing names a pod, as with another CNI plugin's addresses, there is nothing to compare the pods with, of which there may be 300,000.
-		r.podsDue, w.Calico.PodsSwept = swept.NamesPods, !swept.NamesPods && r.LeftoverCluster != nil
+		r.podsDue, w.Calico.PodsSwept = swept.NamesPods && r.Leftovers, !swept.NamesPods && r.Leftovers
 	}
 	r.addStrays(w)
-	if r.podsDue && w.Calico.Ready {
-		r.podsDue = r.tryPods(ctx, w, revision)
+	if !r.podsDue || !w.Calico.Ready {
+		return ctx.Err()
 	}
+	// A failure holds nothing else up: a list of all pods is more than an API server in trouble gives, or one that grants less.
+	err := r.sweepPods(ctx, w, revision)
+	if err != nil {
+		w.Calico.PodsNotSwept = err.Error()
+	}
+	if err != nil && !r.podsFailed && ctx.Err() == nil {
+		r.Log.Error(err, "Could not look for leftovers of pods, will try again in each round")
+	}
+	r.podsDue, r.podsFailed = err != nil, err != nil
 	return ctx.Err()
 }
 
-// tryPods looks for leftovers of pods, and reports whether that is to be tried again in the next round. A failure holds nothing else up: a
-// list of all pods is more than an API server in trouble gives, or one that grants less.
-func (r *Reconciler) tryPods(ctx context.Context, w *nodesync.World, revision int64) (again bool) {
-	err := r.sweepPods(ctx, w, revision)
-	if err == nil {
-		r.podsFailed = false
-		return false
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
 	}
-	w.Calico.PodsNotSwept = err.Error()
-	if !r.podsFailed && ctx.Err() == nil {
-		r.Log.Error(err, "Could not look for leftovers of pods, will try again in each round")
-	}
-	r.podsFailed = true
-	return true
+	return set
 }
 
 // addStrays adds the hosts that the last sweep found and that have no Node, be it one that cannot be read.
