@@ -44,6 +44,8 @@ type stage struct {
 	// written is what is in etcd, by key.
 	written map[string]string
 	world   *world
+	// followed are the commands of next steps that were run.
+	followed map[string]bool
 	// ahead is by how much the clocks of the cluster are ahead of this machine's.
 	ahead time.Duration
 	api   atomic.Pointer[http.Handler]
@@ -84,7 +86,7 @@ func newStage(t *testing.T) *stage {
 	} {
 		t.Setenv(name, "")
 	}
-	s := &stage{T: t, etcd: testkit.NewEtcd(t), written: map[string]string{}}
+	s := &stage{T: t, etcd: testkit.NewEtcd(t), written: map[string]string{}, followed: map[string]bool{}}
 	s.server = controlplane.NewAPIServer(t, s.etcd.Endpoint)
 	config := s.server.Config
 	kinds := append(controlplane.CalicoCRDs(t), controlplane.OwnKind(t, "etcdstorages"),
@@ -199,7 +201,7 @@ func TestFaultWalk(t *testing.T) {
 		f.make(w)
 		s.set(w)
 		answers := s.ask(slices.Concat([]part{f.part}, f.affects, f.more)...)
-		lies := judge(f.broken, answers)
+		lies := append(judge(f.broken, answers), s.follow(f, answers)...)
 		tried++
 		lying += min(1, len(lies))
 		table.WriteString(line(f, answers, lies))
