@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,9 +169,16 @@ func (g *rig) newOperator() *Reconciler {
 	})
 }
 
+// names are whose EtcdStorages are called what: tests that share an API server share it at any time.
+var names sync.Map //nolint:gochecknoglobals // that is what it is for
+
 // storage creates an EtcdStorage.
 func (g *rig) storage(name, spec string) {
 	g.t.Helper()
+	test, _, _ := strings.Cut(g.t.Name(), "/")
+	if other, taken := names.LoadOrStore(g.cluster.Config.Host+"/"+name, test); taken && other != test {
+		g.t.Fatalf("%v has an EtcdStorage of this name, too: %s", other, name)
+	}
 	o := &unstructured.Unstructured{}
 	text := fmt.Sprintf("apiVersion: %s\nkind: EtcdStorage\nmetadata: {name: %s}\nspec: %s\n", v1alpha1.GroupVersion, name, spec)
 	must.Do(g.t, yaml.Unmarshal([]byte(text), &o.Object))

@@ -39,7 +39,7 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 	g := newRig(t, server(t))
 	g.enableAuth()
 	g.r.Timing.Settle = 15 * time.Second
-	name := "kept"
+	name := "read-before"
 	g.storage(name, toTenant(g.tenant(), ""))
 	for range 2 {
 		g.sync(name)

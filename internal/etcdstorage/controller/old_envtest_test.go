@@ -137,7 +137,7 @@ func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
 func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t, server(t), false)
-	ns, name := m.tenantOf(), "second"
+	ns, name := m.tenantOf(), "delivered-twice"
 	m.storage(name, toTenant(ns, ", clientCertificateValidity: 3h"))
 	m.sync(name)
 	process, address, _ := m.proxyProcess(name)
