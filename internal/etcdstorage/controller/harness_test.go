@@ -170,7 +170,7 @@ func (g *rig) newOperator() *Reconciler {
 }
 
 // names are whose EtcdStorages are called what: tests that share an API server share it at any time.
-var names sync.Map //nolint:gochecknoglobals // that is what it is for
+var names sync.Map
 
 // storage creates an EtcdStorage.
 func (g *rig) storage(name, spec string) {
