@@ -307,6 +307,11 @@ func (i installed) lacks(r rule, name string, verbs []string) finding.Finding {
 // not the Deployment in the same file.
 func (i installed) cure(r rule, name string) string {
 	const reconcile = "kubectl auth reconcile -f "
+	complaint := ""
+	if slices.Contains([]string{Storage, Reflectors, Driver}, i.component.name) {
+		// Their files have kinds of which kubectl says that they are not registered, when it has done the others.
+		complaint = "; an error about a kind that is not registered " + harmless
+	}
 	release := i.workload.Labels["app.kubernetes.io/instance"]
 	switch {
 	case release != "" && i.workload.Labels["app.kubernetes.io/managed-by"] == "Helm":
@@ -314,15 +319,12 @@ func (i installed) cure(r rule, name string) string {
 	case i.workload.account() != i.manifest.account:
 		return fmt.Sprintf("bind the roles of %s to %s in place of %s/%s", i.manifest.file, i.whose(), i.manifest.namespace, i.manifest.account)
 	case i.workload.Namespace != i.manifest.namespace:
-		return fmt.Sprintf("sed 's/namespace: %s$/namespace: %s/' %s | %s-", i.manifest.namespace, i.workload.Namespace, i.manifest.file, reconcile)
+		return fmt.Sprintf("sed 's/namespace: %s$/namespace: %s/' %s | %s-", i.manifest.namespace, i.workload.Namespace, i.manifest.file, reconcile) + complaint
 	case r.resource == "deployments" && name == i.workload.Name && name != i.component.name:
 		return fmt.Sprintf("add %s to the resourceNames of deployments: kubectl -n %s edit %s",
 			name, i.workload.Namespace, strings.Replace(r.role, "Role ", "role ", 1))
-	case i.component.name == Storage, i.component.name == Reflectors, i.component.name == Driver:
-		// Their files have kinds of which kubectl says that they are not registered, when it has done the others.
-		return reconcile + i.manifest.file + "; an error about a kind that is not registered " + harmless
 	}
-	return reconcile + i.manifest.file
+	return reconcile + i.manifest.file + complaint
 }
 
 // harmless is said of what a command complains of that does what it should. The test that runs next steps looks for it.

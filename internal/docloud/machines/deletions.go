@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodesPath is where Nodes are in Kubernetes' API.
+// nodesPath is where Nodes are in Kubernetes' API, behind the path of a proxy if there is one.
 const nodesPath = "/api/v1/nodes/"
 
 // Deletions returns a transport for the clients of Kubernetes' framework, which deletes Nodes by name alone (k8s.io/cloud-provider,
@@ -31,7 +31,7 @@ type deletions struct {
 
 // RoundTrip implements http.RoundTripper.
 func (d deletions) RoundTrip(r *http.Request) (*http.Response, error) {
-	name, is := strings.CutPrefix(r.URL.Path, nodesPath)
+	_, name, is := strings.Cut(r.URL.Path, nodesPath)
 	if r.Method != http.MethodDelete || !is {
 		return d.next.RoundTrip(r)
 	}

@@ -71,6 +71,36 @@ func TestOnlyTheNodeThatWasGivenUpIsDeleted(t *testing.T) {
 	}
 }
 
+// A Node that is lost and has changed in the moment of its deletion goes with the next decision, and one behind a proxy's path
+// is bound like any other.
+func TestAChangeOnlyDelaysADeletion(t *testing.T) {
+	t.Parallel()
+	simulated(t, sim.Options{Seed: 33}, func(t *testing.T, w *world) {
+		lost := w.fleet(2)[1]
+		var conflicts atomic.Int64
+		w.Kube.Set(func(r *http.Request, served bool) error {
+			if r.Method == http.MethodDelete && !served && conflicts.Add(1) == 1 {
+				w.PatchNode(lost.Name, `{"metadata":{"annotations":{"example.com/touched":"yes"}}}`)
+			}
+			return nil
+		})
+		w.SetReady(lost.Name, false)
+		w.DeleteDroplet(lost.ID)
+		testkit.Eventually(t, "the Node to go", func() string { return w.gone(lost.Name) })
+		if n := conflicts.Load(); n != 2 {
+			t.Errorf("%d deletions were sent, want 2", n)
+		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodDelete, "https://proxy.example/k8s/c-1/api/v1/nodes/x", nil)).Or(t)
+		response, err := w.machines.Deletions(http.NewFileTransport(http.Dir(t.TempDir()))).RoundTrip(r)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "node x is not deleted") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 // A deletion that nobody has judged is not sent.
 func TestADeletionThatNobodyJudgedIsNotSent(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,8 @@ func TestOnlyDeclaredFieldsAreSent(t *testing.T) {
 		{"a deletion of the object", http.MethodDelete, node, "application/json", `{"preconditions":{"uid":"u"}}`, true},
 		{"a deletion of any", http.MethodDelete, node, "application/json", `{"preconditions":{}}`, false},
 		{"a deletion of any", http.MethodDelete, node, "application/json", ``, false},
+		{"behind a proxy", http.MethodDelete, "/k8s/api/c-1" + node, "application/json", `{"preconditions":{"uid":"u"}}`, true},
+		{"a deletion of any behind a proxy", http.MethodDelete, "/k8s/c-1" + node, "application/json", `{}`, false},
 		{"an update", http.MethodPut, node, "application/json", `{"spec":{"unschedulable":true}}`, true},
 	} {
 		sent, body := false, ""

@@ -175,9 +175,15 @@ func verbOf(method string) (verb string, writes bool) {
 }
 
 // resource returns the kind of a write from the path of its URL: /api/VERSION/… or /apis/GROUP/VERSION/…, then
-// namespaces/NAME/ or not, then RESOURCE/NAME/SUBRESOURCE.
+// namespaces/NAME/ or not, then RESOURCE/NAME/SUBRESOURCE. What comes first is of a proxy before the API server.
 func resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i, part := range parts {
+		if part == "apis" || part == "api" && i+1 < len(parts) && parts[i+1] == "v1" {
+			parts = parts[i:]
+			break
+		}
+	}
 	group := ""
 	switch {
 	case len(parts) > 2 && parts[0] == "api":

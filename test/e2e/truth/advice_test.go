@@ -22,8 +22,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
-// told is a command that a next step names, up to the end of its clause.
-var told = regexp.MustCompile("kubectl [^;,()`]+")
+// told is a command that a next step names, up to the end of its clause, with what its input is made by.
+var told = regexp.MustCompile(`(?:sed '[^']*' \S+ \| )?kubectl [^;,()` + "`]+")
 
 // commandsIn are the commands that a next step names, as a person copies them.
 func commandsIn(next string) (out []string) {
@@ -152,7 +152,10 @@ func TestCommandsOfNextSteps(t *testing.T) {
 		},
 		"kubectl delete pv data, and then the volume":          {"kubectl delete pv data"},
 		"kubectl get node w3 -o jsonpath='{.metadata.labels}'": {"kubectl get node w3 -o jsonpath='{.metadata.labels}'"},
-		"switch the droplet on":                                nil,
+		"sed 's/namespace: a$/namespace: b/' dist/f.yaml | kubectl auth reconcile -f -; an error": {
+			"sed 's/namespace: a$/namespace: b/' dist/f.yaml | kubectl auth reconcile -f -",
+		},
+		"switch the droplet on": nil,
 	} {
 		if got := commandsIn(next); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", next, got, want)
