@@ -20,7 +20,9 @@ func remember(w World, c Config, s census) Memory {
 	for _, s := range w.Sightings {
 		seen[s.Node] = true
 	}
-	m := Memory{Handles: rememberHandles(w), LeftoverMemory: rememberLeftovers(w, c)}
+	m := Memory{
+		Handles: rememberHandles(w), Sweep: w.Memory.Sweep.without(w.Calico.Hosts), LeftoverMemory: rememberLeftovers(w, c),
+	}
 	signs := signsOf(w)
 	absent := func(cand *candidate, doubted bool) {
 		a := old[cand.subject.Host].again(*cand, w.Now)

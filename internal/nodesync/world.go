@@ -265,6 +265,8 @@ type Memory struct {
 	Awaiting Awaiting `json:"awaiting,omitzero"`
 	// Handles are the orphaned IPAM handles that the last sweep found. Not worth keeping.
 	Handles []OrphanedHandle `json:"-"`
+	// Sweep is what that sweep found besides. Not worth keeping.
+	Sweep Sweep `json:"-"`
 	LeftoverMemory
 	// AlsoRemove is Config.AlsoRemove, and PodLeftovers is why leftovers of pods are left alone. They are written for
 	// people and programs that look, and never read back by a plan.

@@ -80,24 +80,16 @@ type known struct {
 	given    string              // the confirmation as it was read last
 	refused  map[nodesync.Refusal]bool
 	// unsent is the answer to a request that is done, and could not be given yet.
-	unsent Answer
-	// strays are hosts that the last sweep found, nil before the first, and sweptAt is when that was.
-	strays map[string]bool
-	// mentioned are hosts that the last sweep found in resources alone.
-	mentioned map[string]bool
-	sweptAt   time.Time
+	unsent    Answer
 	announced announced
-	// podsDue reports that leftovers of pods are to be looked for, and podsFailed that this failed last.
-	podsDue, podsFailed bool
 }
 
 // forRequest is what a controller for a request knows: the same, but for leftovers of pods, which are for the
 // controller's own rounds, on machines that are not to be forgotten. What it learns is its own, but for the warnings:
 // what it warns of is not warned of again.
 func forRequest(k known) known {
-	k.memory.Leftovers, k.loaded, k.podsDue, k.unsent, k.refused = nil, true, false, Answer{}, nil
+	k.memory.Leftovers, k.memory.Sweep.PodsDue, k.loaded, k.unsent, k.refused = nil, false, true, Answer{}, nil
 	k.kept, k.announced = maps.Clone(k.kept), k.announced.clone()
-	k.strays, k.mentioned = maps.Clone(k.strays), maps.Clone(k.mentioned)
 	return k
 }
 
@@ -213,6 +205,7 @@ func (r *Reconciler) Round(ctx context.Context) (time.Duration, error) {
 // Preview observes and plans once and writes nothing: what the next round would do.
 func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
 	s, _, err := reconcile.New(r.reading()).Preview(ctx, reconcile.Only)
+	r.memory.Sweep = s.Memory.Sweep // which was not looked through in vain
 	if err != nil {
 		return nodesync.Plan{}, err
 	}
@@ -224,6 +217,7 @@ func (r *Reconciler) Preview(ctx context.Context) (nodesync.Plan, error) {
 func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 	s, plan := done.World, done.World.plan
 	if s.unread != nil {
+		r.memory.Sweep = s.Memory.Sweep // as in Preview
 		return false
 	}
 	if r.Metrics.count(s, r.Config); done.Unsaved != nil {
@@ -285,7 +279,11 @@ func (r *Reconciler) forget(plan nodesync.Plan, tried []applied) {
 	maps.DeleteFunc(r.kept, func(key string, note keptNote) bool {
 		return !hosts[key] && (!strings.HasPrefix(key, leftoverNote) || r.Clock.Since(note.at) > sameEntryLife)
 	})
-	r.forgetSwept(plan, tried, hosts)
+	made := make([]nodesync.Tried, len(tried))
+	for i, a := range tried {
+		made[i] = nodesync.Tried{Step: a.Step, Made: a.Err == nil}
+	}
+	r.memory = r.memory.Applied(plan, made)
 }
 
 // recall reads what is kept outside the process: the memory at first, the confirmation each time.

@@ -21,7 +21,7 @@ var errNotLeftover = errors.New("it is no longer a leftover")
 
 // sweepPods compares what names a pod with the pods that there are. Of each pod it keeps eight bytes; two of one hash make a leftover look
 // alive, which does no harm.
-func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision int64) error {
+func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World) error {
 	seed, pods := maphash.MakeSeed(), map[uint64]struct{}{}
 	var text []byte
 	hash := func(namespace, name string) uint64 {
@@ -32,7 +32,7 @@ func (r *Reconciler) sweepPods(ctx context.Context, w *nodesync.World, revision 
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	found, err := r.Datastore.PodHoldings(ctx, revision, func(namespace, name string) bool {
+	found, err := r.Datastore.PodHoldings(ctx, w.Calico.Revision, func(namespace, name string) bool {
 		_, alive := pods[hash(namespace, name)]
 		return alive
 	})

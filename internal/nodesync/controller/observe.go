@@ -35,7 +35,7 @@ type scene struct {
 // Kubernetes is listed after Calico was read, so that a machine which joined in between is seen alive: a Calico Node cannot be older than
 // the Kubernetes Node that it was started for.
 func (r *Reconciler) gather(ctx context.Context, _ string) (s *scene, err error) {
-	s = &scene{began: r.Clock.Now(), work: &work{}}
+	s = &scene{World: nodesync.World{Memory: r.memory}, began: r.Clock.Now(), work: &work{}}
 	defer func() { s.unread, s.reading = err, r.Clock.Since(s.began) }()
 	confirmation, err := r.recall(ctx)
 	if err != nil {
@@ -47,9 +47,10 @@ func (r *Reconciler) gather(ctx context.Context, _ string) (s *scene, err error)
 		return s, err
 	}
 	s.Calico = translateSnapshot(snapshot)
-	if err := r.sweep(ctx, &s.World, snapshot.Revision); err != nil {
+	if err := r.sweep(ctx, &s.World); err != nil {
 		return s, err
 	}
+	s.World = s.WithStrays()
 	// Synced is asked before the list: a watch that was filled in between could hold less than the list.
 	s.Kubernetes.Synced = r.Cluster.Synced()
 	if s.Kubernetes.Nodes, err = r.Cluster.ListNodes(ctx); err != nil {
@@ -160,7 +161,6 @@ func (r *Reconciler) observeSuspects(ctx context.Context, s *scene, suspects []n
 	if err != nil {
 		return err
 	}
-	r.forgetEmpty(hosts)
 	s.objects, s.addresses = make(map[string][]calico.Object, len(hosts)), make(map[string][]calico.HeldAddress, len(hosts))
 	s.Calico.Hosts = make([]nodesync.Host, 0, len(hosts))
 	for _, h := range hosts {
@@ -181,7 +181,7 @@ func translateSnapshot(s calico.Snapshot) nodesync.Calico {
 		c.Nodes = append(c.Nodes, CalicoNode(n))
 	}
 	for _, name := range s.ResourceHosts {
-		c.Nodes = append(c.Nodes, onlyMentioned(name))
+		c.Nodes = append(c.Nodes, nodesync.OnlyMentioned(name))
 	}
 	return c
 }

@@ -147,7 +147,7 @@ func (r *Reconciler) roundsFor(request Request) parts {
 		s, err := sub.gather(ctx, key)
 		seeks := err == nil && first && !s.Calico.Swept
 		if seeks && len(nodesync.MakePlan(s.World, sub.Config).Unknown(request.Names)) > 0 {
-			sub.strays = nil
+			sub.memory.Sweep = nodesync.Sweep{}
 			s, err = sub.gather(ctx, key)
 		}
 		first = false

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/mooring-dev/mooring/internal/calico"
@@ -204,20 +205,23 @@ func TestWhatIsLeftAloneIsHeld(t *testing.T) {
 func TestAControllerForARequest(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{known: known{
-		memory: nodesync.Memory{Absences: []nodesync.Absence{{CalicoNode: "n9"}}, LeftoverMemory: nodesync.LeftoverMemory{Leftovers: []nodesync.SeenLeftover{{}}}},
-		strays: map[string]bool{"n9": true}, mentioned: map[string]bool{"n8": true}, sweptAt: time.Unix(1, 0),
+		memory: nodesync.Memory{
+			Absences:       []nodesync.Absence{{CalicoNode: "n9"}},
+			LeftoverMemory: nodesync.LeftoverMemory{Leftovers: []nodesync.SeenLeftover{{}}},
+			Sweep:          nodesync.Sweep{At: time.Unix(1, 0), Strays: []string{"n9"}, Mentioned: []string{"n8"}, PodsDue: true},
+		},
 		announced: announced{said: map[string]time.Time{}, told: map[topic]bool{{gate: nodesync.GateMass}: true}},
 	}}
 	sub := r.named(Request{Names: []string{"n9"}})
-	if !sub.strays["n9"] || !sub.mentioned["n8"] || !sub.sweptAt.Equal(r.sweptAt) || !sub.announced.told[topic{gate: nodesync.GateMass}] {
+	known := nodesync.Sweep{At: time.Unix(1, 0), Strays: []string{"n9"}, Mentioned: []string{"n8"}}
+	if diff := cmp.Diff(known, sub.memory.Sweep); diff != "" || !sub.announced.told[topic{gate: nodesync.GateMass}] {
 		t.Errorf("it does not know what is known: %+v", sub)
 	}
 	if len(sub.memory.Absences) != 1 || len(sub.memory.Leftovers) != 0 || len(r.memory.Leftovers) != 1 {
 		t.Errorf("it is about leftovers of pods: %+v", sub.memory)
 	}
-	clear(sub.strays)
 	sub.announced.said["warning"] = time.Unix(1, 0)
-	if !r.strays["n9"] || len(r.announced.said) != 1 {
-		t.Errorf("got %v, %v", r.strays, r.announced.said)
+	if len(r.announced.said) != 1 {
+		t.Errorf("got %v", r.announced.said)
 	}
 }

@@ -62,8 +62,8 @@ func TestCallsOfASweep(t *testing.T) {
 		for range 4 {
 			must.Get(r.pass(t.Context())).Or(t)
 		}
-		if s.lists != lists || r.podsFailed {
-			t.Errorf("%d pods: %d lists for a sweep and three rounds after it, want %d (failed: %t)", pods, s.lists, lists, r.podsFailed)
+		if s.lists != lists || r.memory.Sweep.PodsDue {
+			t.Errorf("%d pods: %d lists for a sweep and three rounds after it, want %d (failed: %t)", pods, s.lists, lists, r.memory.Sweep.PodsDue)
 		}
 	}
 }

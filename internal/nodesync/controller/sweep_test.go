@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,8 +28,8 @@ func TestAStrayThatSomebodyElseCleansUp(t *testing.T) {
 	for range 2 {
 		must.Get(r.pass(t.Context())).Or(t)
 	}
-	if sweeps := w.count("Sweep"); len(r.strays)+len(r.memory.Absences) > 0 || sweeps != 1 {
-		t.Errorf("got strays %v and absences %v after %d sweeps, want none after one", r.strays, r.memory.Absences, sweeps)
+	if sweeps := w.count("Sweep"); len(r.memory.Sweep.Strays)+len(r.memory.Absences) > 0 || sweeps != 1 {
+		t.Errorf("got strays %v and absences %v after %d sweeps, want none after one", r.memory.Sweep.Strays, r.memory.Absences, sweeps)
 	}
 	// And one that is cleaned up here is out of sight at once.
 	w = listing("gone")
@@ -40,8 +41,8 @@ func TestAStrayThatSomebodyElseCleansUp(t *testing.T) {
 			break
 		}
 	}
-	if len(r.strays) > 0 || w.count("DeleteAffinity") != 1 {
-		t.Errorf("got strays %v after %d removals, want none after one", r.strays, w.count("DeleteAffinity"))
+	if len(r.memory.Sweep.Strays) > 0 || w.count("DeleteAffinity") != 1 {
+		t.Errorf("got strays %v after %d removals, want none after one", r.memory.Sweep.Strays, w.count("DeleteAffinity"))
 	}
 }
 
@@ -54,13 +55,13 @@ func TestWhatASweepFoundStaysInSight(t *testing.T) {
 	r := w.reconciler()
 	r.Config.MinOverlapPercent = 0
 	must.Get(r.pass(t.Context())).Or(t)
-	if len(r.strays) != 3 {
-		t.Errorf("before the watch is filled: got strays %v, want all that were found", r.strays)
+	if len(r.memory.Sweep.Strays) != 3 {
+		t.Errorf("before the watch is filled: got strays %v, want all that were found", r.memory.Sweep.Strays)
 	}
 	w.unsynced = false
 	for range 3 {
 		must.Get(r.pass(t.Context())).Or(t)
-		if diff := cmp.Diff(map[string]bool{"gone": true, "short": true}, r.strays); diff != "" {
+		if diff := cmp.Diff([]string{"gone", "short"}, r.memory.Sweep.Strays); diff != "" {
 			t.Errorf("strays (-want +got):\n%s", diff)
 		}
 		if ambiguous := (nodesync.Refusal{Of: nodesync.Subject{Host: "short", KubernetesNode: "short"}, Gate: nodesync.GateAmbiguousName}); !r.refused[ambiguous] {
@@ -92,8 +93,8 @@ func TestASweepWithoutPods(t *testing.T) {
 	}
 	const said = "leftovers of pods were not looked for: listing pods: pods is forbidden"
 	for range 2 {
-		if text := preview(); !strings.Contains(text, said) || !r.strays["gone"] {
-			t.Fatalf("got\n%s%v", text, r.strays)
+		if text := preview(); !strings.Contains(text, said) || !slices.Contains(r.memory.Sweep.Strays, "gone") {
+			t.Fatalf("got\n%s%v", text, r.memory.Sweep.Strays)
 		}
 	}
 	denied = nil
