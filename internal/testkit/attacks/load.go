@@ -129,12 +129,16 @@ func calls(method string, request func(n int64) proto.Message) Load {
 	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) { _ = begin(ctx, conn, method, request(n), 1) })
 }
 
-// givenUp makes calls that are given up a moment later.
+// givenUp makes calls that are given up a moment later. After a large one it makes a small one and waits: gRPC holds what it has not yet written
+// of a call that is over, so that the attackers would have all memory, and not the attacked.
 func givenUp(method string, request proto.Message) Load {
-	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(n%20)*100*time.Microsecond)
+	large := proto.Size(request) > 1<<10
+	return repeated(func(all context.Context, conn *grpc.ClientConn, n int64) {
+		ctx, cancel := context.WithTimeout(all, time.Duration(n%20)*100*time.Microsecond)
 		defer cancel()
-		_ = begin(ctx, conn, method, request, 1)
+		if _ = begin(ctx, conn, method, request, 1); large {
+			_ = begin(all, conn, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("small/0000")}, 1)
+		}
 	})
 }
 

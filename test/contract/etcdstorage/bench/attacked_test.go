@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,8 +41,12 @@ const (
 // example's probe after 5.
 const patience = 5 * time.Second
 
-// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn. All the while both API servers must be ready and able to write, and
-// the core's memory and database must stay far below their limits; its history is compacted as the operator does.
+// every is the attack with all loads at one time.
+const every = "every load at once"
+
+// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn, and then with all of them at once, at night for half an hour. All the
+// while both API servers must be ready and able to write, and the core's memory and database must stay far below their limits; its history is
+// compacted as the operator does.
 func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the full run runs it: it builds k8s.io/sample-apiserver")
@@ -67,8 +73,9 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 		v.begin(t)
 	}
 	var largest, memory float64
-	for _, name := range slices.Sorted(maps.Keys(attacks.Loads())) {
-		made := attack(t, name, conns)
+	for _, name := range append(slices.Sorted(maps.Keys(attacks.Loads())), every) {
+		var made int64
+		t.Run(name, func(t *testing.T) { made = attack(t, name, conns) })
 		database := size(t, core)
 		largest, memory = max(largest, database), float64(process.PeakMemory(t))
 		t.Logf("%-18s %9d attempts; the core's database %4.0f MiB, its memory at most %4.0f MiB so far; %s; %s", name, made, database/(1<<20), memory/(1<<20), &victims[0].noticed, &victims[1].noticed)
@@ -85,11 +92,22 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	}
 }
 
+// attack returns how many calls and messages were tried.
 func attack(t *testing.T, name string, conns []*grpc.ClientConn) int64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(cases.Number(t, 2, 2, 80))*time.Second)
+	loads, length := []attacks.Load{attacks.Loads()[name]}, cases.Number(t, 2, 2, 80)
+	if name == every {
+		loads, length = slices.Collect(maps.Values(attacks.Loads())), cases.Number(t, 10, 10, 1800)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(length)*time.Second)
 	defer cancel()
-	return attacks.Loads()[name](ctx, conns)
+	var made atomic.Int64
+	var running sync.WaitGroup
+	for _, load := range loads {
+		running.Go(func() { made.Add(load(ctx, conns)) })
+	}
+	running.Wait()
+	return made.Load()
 }
 
 // compact does with the core what the operator does.

@@ -94,6 +94,7 @@ func throughput(b *testing.B, t *table, s *site, name string, l load) {
 	seconds := time.Duration(number(b, "MOORING_BENCH_SECONDS", 2)) * time.Second
 	results := make([][]result, len(s.targets))
 	for round := range number(b, "MOORING_BENCH_ROUNDS", 3) + 1 {
+		s.compact(b)
 		for i, target := range s.targets {
 			length := seconds
 			if round == 0 {

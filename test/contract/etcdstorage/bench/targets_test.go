@@ -92,6 +92,13 @@ func (s *site) fill(b *testing.B, dir string, n int) {
 	}
 }
 
+// compact does what the operator does every five minutes, so that a tenant may write history again: the rounds are minutes of full speed.
+func (s *site) compact(b *testing.B) {
+	b.Helper()
+	now := must.Get(s.core.Put(b.Context(), prefix+"compacted", "")).Or(b).Header.Revision
+	must.Get(s.core.Compact(b.Context(), now)).Or(b)
+}
+
 // residentKiB is the memory of a process that is in RAM, now and at its highest, from proc_pid_status(5).
 func residentKiB(b *testing.B, pid int) (now, peak int) {
 	b.Helper()
