@@ -85,28 +85,26 @@ type Tried struct {
 // what is left. What is held back stays, and all of it while nothing could be judged: it would be out of sight until the
 // next sweep.
 func (m Memory) Applied(p Plan, tried []Tried) Memory {
-	cleaned, absent, refused := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	cleaned := cleaned(tried)
 	for _, t := range tried {
-		host := t.Step.Subject().Host
-		before, known := cleaned[host]
-		cleaned[host] = t.Made && (before || !known)
 		if s, ok := t.Step.(RemoveHandles); ok && t.Made {
 			m.Handles = slices.DeleteFunc(slices.Clone(m.Handles), func(h OrphanedHandle) bool {
 				return slices.Contains(s.Handles, h.Handle)
 			})
 		}
 	}
+	absent, refused, strays := map[string]bool{}, map[string]bool{}, slices.Clone(m.Sweep.Strays)
 	for _, a := range m.Absences {
 		absent[a.CalicoNode] = true
 	}
 	for _, r := range p.Refusals {
 		refused[r.Of.Host] = true // with an empty host, everything
 	}
-	strays := slices.Clone(m.Sweep.Strays)
 	for host := range cleaned {
-		if cleaned[host] && p.Leaves(host) && !m.Sweep.At.IsZero() {
+		if p.Leaves(host) && !m.Sweep.At.IsZero() {
 			// Its Node is removed, and the block may have no affinity that leads to it.
-			cleaned[host], strays = false, append(strays, host)
+			delete(cleaned, host)
+			strays = append(strays, host)
 		}
 	}
 	over := func(host string) bool {
@@ -117,6 +115,20 @@ func (m Memory) Applied(p Plan, tried []Tried) Memory {
 		return over(host) && !refused[host]
 	})
 	return m
+}
+
+// cleaned are the hosts of which all steps that were tried were made.
+func cleaned(tried []Tried) map[string]bool {
+	hosts := map[string]bool{}
+	for _, t := range tried {
+		hosts[t.Step.Subject().Host] = true
+	}
+	for _, t := range tried {
+		if !t.Made {
+			delete(hosts, t.Step.Subject().Host)
+		}
+	}
+	return hosts
 }
 
 // sorted returns names in their order, each once.
