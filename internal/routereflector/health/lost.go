@@ -228,7 +228,7 @@ func (b ballot) lostNow(n *rr.Node, before v1alpha1.LostReflector, known bool) (
 	open := known && before.Until == nil
 	v := b.votes(n, false)
 	switch {
-	case open && len(v.held) >= rr.Quorum && n.Ready == corev1.ConditionTrue:
+	case open && b.after(before.Since.Time, v.held) >= rr.Quorum && n.Ready == corev1.ConditionTrue:
 		before.Until = new(rr.Second(b.in.Now))
 		if !before.Until.After(before.Since.Time) { // so that its sessions are observed after it
 			before.Until = new(metav1.NewTime(before.Since.Add(time.Second)))
@@ -242,6 +242,17 @@ func (b ballot) lostNow(n *rr.Node, before v1alpha1.LostReflector, known bool) (
 		return before, b.in.Now.Sub(before.Until.Time) < b.in.Stabilization()
 	}
 	return v1alpha1.LostReflector{}, false
+}
+
+// after is how many of the nodes have reported since a time. A report from before a loss is no sign of a return: a process
+// that has just begun reads those of nodes that were not asked again.
+func (b ballot) after(at time.Time, nodes []string) (many int) {
+	for i := range b.in.Sightings {
+		if s := &b.in.Sightings[i]; slices.Contains(nodes, s.Node) && !s.At.Before(at) {
+			many++
+		}
+	}
+	return many
 }
 
 // isLoss reports whether votes are about a loss: a step resets sessions, so that until all have been seen after it,

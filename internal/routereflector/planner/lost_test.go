@@ -235,6 +235,25 @@ func addresses(w rr.World, nodes []string) map[netip.Addr]bool {
 	return out
 }
 
+// Two reports of a session with a lost reflector say that it is back, unless they are older than the loss: a new leader
+// finds those of nodes that were not asked again.
+func TestOldReportsAreNoReturn(t *testing.T) {
+	t.Parallel()
+	w := spareless(established(t, 12))
+	dead, since, lost := w.Marked()[0], w.Now, map[string][]string{}
+	for _, name := range MakePlan(w).Standing {
+		lost[name] = []string{dead}
+	}
+	w = remember(report(w, since, since, lost))
+	w.Now = since.Add(2 * time.Second)
+	for at, back := range map[time.Duration]bool{-time.Second: false, 0: true, time.Second: true} {
+		p := MakePlan(report(w, since.Add(at), since, nil))
+		if len(p.Lost) != 1 || p.Lost[0].Node != dead || (p.Lost[0].Until != nil) != back {
+			t.Errorf("reported %v after the loss: %+v", at, p.Lost)
+		}
+	}
+}
+
 // A dead reflector is replaced by another node, in one promotion and one demotion, although a promotion makes the
 // clients' reports invalid; no step makes the way of others worse, and it is not promoted again.
 func TestALostReflectorIsReplaced(t *testing.T) {

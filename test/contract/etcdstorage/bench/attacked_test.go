@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -51,6 +52,7 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the full run runs it: it builds k8s.io/sample-apiserver")
 	}
+	debug.SetMemoryLimit(2 << 30) // of the attackers, who would have all the machine's
 	program := controlplane.BuildSampleAPIServer(t)
 	core, process := tenantproxy.StartEtcd(t, true)
 	tenant := func(name string, flags ...string) *tenantproxy.Binary {
