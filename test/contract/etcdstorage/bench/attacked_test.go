@@ -45,8 +45,8 @@ const patience = 5 * time.Second
 // every is the attack with all loads at one time.
 const every = "every load at once"
 
-// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn, and then with all of them at once, at night for half an hour. All the
-// while both API servers must be ready and able to write, and the core's memory and database must stay far below their limits; its history is
+// TestAPIServersStayReadyBesideAttacks attacks with every RPC in turn, and then with all of them at once, at night for half an hour. The
+// core and the API servers have one processor, the attackers and their proxy another. All the while both API servers must be ready and able to write, and the core's memory and database must stay far below their limits; its history is
 // compacted as the operator does.
 func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	if testing.Short() {
@@ -54,14 +54,19 @@ func TestAPIServersStayReadyBesideAttacks(t *testing.T) {
 	}
 	debug.SetMemoryLimit(2 << 30) // of the attackers, who would have all the machine's
 	program := controlplane.BuildSampleAPIServer(t)
-	core, process := tenantproxy.StartEtcd(t, true)
+	var core string
+	var process *testkit.Process
 	tenant := func(name string, flags ...string) *tenantproxy.Binary {
 		b := tenantproxy.NewShipped(t, core, "/"+name+"/", name, append(flags, "--quota-bytes=134217728")...)
 		b.WaitReady(t)
 		return b
 	}
-	kube := controlplane.NewAPIServer(t, "http://"+tenant("kube").Address)
-	sample := controlplane.NewSampleAPIServer(t, program, "http://"+tenant("sample").Address, kube)
+	var kube, sample *controlplane.APIServer
+	apart(t, func() {
+		core, process = tenantproxy.StartEtcd(t, true)
+		kube = controlplane.NewAPIServer(t, "http://"+tenant("kube").Address)
+		sample = controlplane.NewSampleAPIServer(t, program, "http://"+tenant("sample").Address, kube)
+	})
 	hostile := tenant("hostile", "--quota-leases=1000", "--quota-watches=1000", fmt.Sprintf("--max-answer-bytes=%d", podMemory/2))
 	attacks.PutData(t, tenantproxy.Dial(t, hostile.Address), "")
 	conns := tenantproxy.Connections(t, hostile.Address, 4)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,22 +25,36 @@ const (
 )
 
 // apart gives this process and what it starts from now on the one processor, and what start starts the other.
-func apart(b *testing.B, start func()) {
+func apart(b testing.TB, start func()) {
 	b.Helper()
 	if runtime.NumCPU() <= otherProcessor {
 		b.Skip("it needs two processors")
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	onProcessor(b, 0, coreProcessor)
 	start()
-	for _, task := range must.Get(os.ReadDir("/proc/self/task")).Or(b) {
-		onProcessor(b, must.Get(strconv.Atoi(task.Name())).Or(b), otherProcessor)
+	for _, task := range tasks(b, "self") {
+		children := must.Get(os.ReadFile("/proc/self/task/" + strconv.Itoa(task) + "/children")).Or(b)
+		for child := range strings.FieldsSeq(string(children)) {
+			for _, each := range tasks(b, child) {
+				onProcessor(b, each, coreProcessor)
+			}
+		}
+	}
+	for _, task := range tasks(b, "self") {
+		onProcessor(b, task, otherProcessor)
 	}
 }
 
-// onProcessor keeps a thread (0 is this one) on a processor, with sched_setaffinity(2).
-func onProcessor(b *testing.B, thread, processor int) {
+// tasks are the threads of a process, from proc(5).
+func tasks(b testing.TB, process string) (all []int) {
+	b.Helper()
+	for _, task := range must.Get(os.ReadDir("/proc/" + process + "/task")).Or(b) {
+		all = append(all, must.Get(strconv.Atoi(task.Name())).Or(b))
+	}
+	return all
+}
+
+// onProcessor keeps a thread on a processor, with sched_setaffinity(2).
+func onProcessor(b testing.TB, thread, processor int) {
 	b.Helper()
 	if err := pin(thread, processor); err != nil {
 		b.Fatal(err)
