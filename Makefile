@@ -114,12 +114,12 @@ generate: bin/controller-gen ## Generate deep copies of the API types, and docs/
 	@go run ./hack/docs
 	@go run ./hack/matrix -page
 
-manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, the doctor's list of rights, and the list of public names.
+manifests: bin/controller-gen bin/kustomize ## Generate CRDs, admission policies, dashboards, dist/*.yaml from config/, roles and SECURITY.md's table from internal/rights, and the list of public names.
 	@if [ -d api ]; then bin/controller-gen crd:headerFile=hack/boilerplate.yaml.txt paths=./api/... output:crd:dir=config/crd/bases; fi
 	@go run ./hack/policies
 	@go run ./hack/dashboards
+	@go run ./hack/roles
 	@hack/manifests.sh
-	@go run ./hack/rights
 	@go run ./hack/compat
 
 deps: ## Write cmd/*/deps.txt: what each binary is made of.

@@ -121,7 +121,7 @@ func Rooms() []Room {
 		pure, acting, apps = append(pure, c.name), append(acting, c.name+" acting"), append(apps, c.name+" app")
 	}
 	adapters := []string{"calico"}
-	everything := slices.Concat([]string{"api", "assumed", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
+	everything := slices.Concat([]string{"api", "assumed", "rights", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
 	rooms = append(rooms, pluginRooms(everything, tests)...)
 	return append(rooms,
 		Room{
@@ -132,6 +132,10 @@ func Rooms() []Room {
 		Room{
 			Name: "assumed", Packages: []string{"internal/assumed"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what is assumed of other systems is a table of values; product and simulators take it from there, and a test compares it with the outside",
+		},
+		Room{
+			Name: "rights", Packages: []string{"internal/rights"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what programs may do is a table of values; the programs, their manifests and the doctor take it from there, without one program's code in another",
 		},
 		Room{
 			Name: "prose", Packages: []string{"internal/platform/prose"}, Outside: pureOutside(), TestsMayImport: tests,
@@ -152,7 +156,7 @@ func Rooms() []Room {
 			Reason: "why an object is as it is follows from what the planners say, and they say it to nobody but a function of values",
 		},
 		Room{
-			Name: "doctor", Packages: []string{"internal/doctor"}, MayImport: []string{"api", "finding", "prose"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: "doctor", Packages: []string{"internal/doctor"}, MayImport: []string{"api", "finding", "prose", "rights"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what is wrong between programs is judged from values, so that each judgment can be tested without a cluster",
 		},
 		Room{
@@ -182,7 +186,7 @@ func Rooms() []Room {
 			Reason:         "scenarios see everything but the lab, which they only run",
 		},
 		Room{
-			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"assumed", "plugin", "archtest", "testkit"}),
+			Name: "hack", Packages: []string{"hack/..."}, MayImport: slices.Concat(apps, pure, []string{"assumed", "rights", "plugin", "archtest", "testkit"}),
 			Reason: "scripts read files, run tools and tests, and ask commands for their flags and pure packages for their tables",
 		},
 		Room{
@@ -224,17 +228,17 @@ func pluginRooms(everything, tests []string) []Room {
 func (c component) rooms(tests []string) []Room {
 	return []Room{
 		{
-			Name: c.name, Packages: c.pure, MayImport: []string{"api", "assumed", "finding", "prose", "doctor"}, Outside: pureOutside(), TestsMayImport: tests,
+			Name: c.name, Packages: c.pure, MayImport: []string{"api", "assumed", "rights", "finding", "prose", "doctor"}, Outside: pureOutside(), TestsMayImport: tests,
 			Reason: "what decides is a function of values: no clock, client, context, logger, metric or chance, and nothing of other components; a component's doctor has the judges of all",
 		},
 		{
 			Name: c.name + " acting", Packages: c.acting,
-			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "doctor", "platform", c.name}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "rights", "finding", "prose", "doctor", "platform", c.name}, c.adapters), TestsMayImport: tests,
 			Reason: "it observes and applies for its own component through adapters, and does not know how it is started",
 		},
 		{
 			Name: c.name + " app", Packages: c.apps,
-			MayImport: slices.Concat([]string{"api", "assumed", "finding", "prose", "doctor", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
+			MayImport: slices.Concat([]string{"api", "assumed", "rights", "finding", "prose", "doctor", "platform", c.name, c.name + " acting"}, c.adapters), TestsMayImport: tests,
 			Reason: "it wires its own component and no other",
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mooring-dev/mooring/internal/platform/finding"
+	ours "github.com/mooring-dev/mooring/internal/rights"
 )
 
 // manifest is one file of ours that gives rights to a component.
@@ -18,16 +19,6 @@ type manifest struct {
 	// namespace and account are those of the service account in the file.
 	namespace, account string
 	rules              []rule
-}
-
-// grant is one rule of a role.
-type grant struct {
-	// files are the places among those that are shipped of the files that have it.
-	files                           []int
-	role                            string
-	own                             bool
-	in                              string
-	groups, resources, names, verbs []string
 }
 
 // rule is one rule of a role about one resource.
@@ -133,7 +124,7 @@ func installations(workloads []Workload) []installed {
 // find finds the rights that a component is to have: those of its datastore, and of the flags that need some. It reports whether the
 // component has any.
 func (i *installed) find() bool {
-	file := i.file()
+	file, options := i.file()
 	if file == "" || i.workload.Kind == "DaemonSet" {
 		return false // the admission server, the proxies and the driver's node plugin ask Kubernetes for nothing
 	}
@@ -141,20 +132,7 @@ func (i *installed) find() bool {
 		i.doubt = "it has --kubeconfig, so that its rights are those of that user"
 		return true
 	}
-	i.manifest = shippedAs(file)
-	if i.doubt != "" { // it is one of two: what both need is needed
-		other := shippedAs("dist/" + i.component.name + "-kubernetes.yaml")
-		i.manifest.rules = slices.DeleteFunc(i.manifest.rules, func(r rule) bool {
-			return !slices.ContainsFunc(other.rules, func(o rule) bool { return fmt.Sprint(o) == fmt.Sprint(r) })
-		})
-	}
-	if i.component.name == Cloud && i.workload.has("volume-startup-taint") {
-		for _, r := range shippedAs("dist/digitalocean-cloud-controller-manager-startup-taint.yaml").rules {
-			if r.resource == "csinodes" {
-				i.manifest.rules = append(i.manifest.rules, r)
-			}
-		}
-	}
+	i.manifest = shippedAs(i.component.name, file, options)
 	i.manifest.rules = slices.DeleteFunc(i.manifest.rules, i.unused)
 	for n := range i.manifest.rules {
 		if r := &i.manifest.rules[n]; r.resource == "deployments" && slices.Equal(r.names, []string{i.component.name}) {
@@ -164,26 +142,33 @@ func (i *installed) find() bool {
 	return true
 }
 
-// file is the one of ours that has the component's rights, "" for a component that has none.
-func (i *installed) file() string {
+// file is the one of ours that has the component's rights, and the options of package rights that the workload needs; ""
+// for a component that has none.
+func (i *installed) file() (file string, options []string) {
 	switch i.component.name {
 	case Cloud:
+		file = "releases/digitalocean-cloud-controller-manager/latest.yml"
 		if i.workload.has("out-of-service-taint") {
-			return "dist/digitalocean-cloud-controller-manager-out-of-service.yaml"
+			file, options = "dist/digitalocean-cloud-controller-manager-out-of-service.yaml", []string{"out-of-service"}
 		}
-		return "releases/digitalocean-cloud-controller-manager/latest.yml"
+		if i.workload.has("volume-startup-taint") {
+			options = append(options, "startup-taint")
+		}
 	case Storage:
-		return "dist/etcd-storage-operator.yaml"
+		file = "dist/etcd-storage-operator.yaml"
 	case NodeSync, Reflectors:
-		return i.byDatastore()
+		var overlay string
+		overlay, options = i.datastore()
+		file = "dist/" + i.component.name + "-" + overlay + ".yaml"
 	case Driver:
-		return "releases/digitalocean-csi-driver/latest.yml"
+		file = "releases/digitalocean-csi-driver/latest.yml"
 	}
-	return ""
+	return file, options
 }
 
-// byDatastore is the file for Calico's datastore that the component is told to use.
-func (i *installed) byDatastore() string {
+// datastore is the overlay for Calico's datastore that the component is told to use, and its options: none if the
+// datastore is not known, so that only what both need is asked for.
+func (i *installed) datastore() (overlay string, options []string) {
 	kind := i.workload.Env["DATASTORE_TYPE"]
 	if value, set := i.workload.flag("datastore-type"); set {
 		kind = Variable{Value: value}
@@ -192,14 +177,15 @@ func (i *installed) byDatastore() string {
 	case kind.Value == "kubernetes" || kind.Value == "incluster":
 		for name := range i.workload.Env {
 			if i.component.name == Reflectors && strings.HasPrefix(name, "ROUTE_REFLECTOR_") {
-				return "dist/" + i.component.name + "-environment.yaml"
+				return "environment", []string{"kubernetes", "environment"}
 			}
 		}
-		return "dist/" + i.component.name + "-kubernetes.yaml"
+		return "kubernetes", []string{"kubernetes"}
 	case kind.Value == "" && (kind.Elsewhere || !endpoints):
 		i.doubt = "its variables do not name Calico's datastore, so that rights for Calico's objects in Kubernetes were not checked"
+		return "etcdv3", nil
 	}
-	return "dist/" + i.component.name + "-etcdv3.yaml"
+	return "etcdv3", []string{"etcdv3"}
 }
 
 // unused reports that the workload's flags make a rule unnecessary; the chart leaves such rules out.
@@ -211,18 +197,21 @@ func (i *installed) unused(r rule) bool {
 	return i.component.name == NodeSync && set && journal != "configmaps" && r.resource == "configmaps" && slices.Contains(r.verbs, "delete")
 }
 
-// shippedAs is one of our files.
-func shippedAs(file string) manifest {
-	files := shipped()
-	at := slices.IndexFunc(files, func(m manifest) bool { return m.file == file })
-	m := files[at]
-	for _, g := range granted() {
-		if !slices.Contains(g.files, at) {
-			continue
-		}
-		for _, group := range g.groups {
-			for _, resource := range g.resources {
-				m.rules = append(m.rules, rule{g.role, g.own, g.in, group, resource, g.names, g.verbs})
+// shippedAs is one of our files, which has the component's rights with the options.
+func shippedAs(component, file string, options []string) manifest {
+	all := ours.All()
+	c := all[slices.IndexFunc(all, func(c ours.Component) bool { return c.Name == component })]
+	m := manifest{file: file, namespace: c.Namespace, account: c.Account}
+	for _, role := range c.Roles(options...) {
+		name, in := role.Kind()+" "+role.Name, strings.TrimSuffix(role.In, ours.Own)
+		for _, r := range role.Rules {
+			policy := r.Policy()
+			for _, group := range policy.APIGroups {
+				for _, resource := range policy.Resources {
+					m.rules = append(m.rules, rule{
+						name, role.In != ours.Everywhere, in, group, resource, policy.ResourceNames, policy.Verbs,
+					})
+				}
 			}
 		}
 	}

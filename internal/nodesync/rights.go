@@ -3,13 +3,13 @@
 
 package nodesync
 
-import "slices"
+import (
+	"strings"
 
-// CalicoGroup is the API group of Calico's objects in the kubernetes datastore.
-const CalicoGroup = "crd.projectcalico.org"
+	"github.com/mooring-dev/mooring/internal/rights"
+)
 
-// Right is one right in Kubernetes that node sync uses. What its rounds may write and what its doctor asks for follow
-// from the list of them.
+// Right is one right in Kubernetes that node sync uses, as its doctor asks for it.
 type Right struct {
 	Group, Resource string
 	// Name is of the one object it is about, "" for all.
@@ -45,82 +45,44 @@ func (r Right) Kind() string {
 	return r.Resource + "." + r.Group
 }
 
-// to is the right with each of the verbs.
-func (r Right) to(verbs ...string) (out []Right) {
-	for _, r.Verb = range verbs {
-		out = append(out, r)
+// Rights lists what node sync uses, with Calico's data in etcd or in Kubernetes.
+func Rights(inKubernetes bool) (out []Right) {
+	list := rights.NodeSync()
+	for _, part := range list.Parts {
+		if part.Option != "" && !inKubernetes {
+			continue
+		}
+		for _, role := range part.Roles {
+			for _, rule := range role.Rules {
+				out = append(out, spread(role, rule, part.Option == "restore")...)
+			}
+		}
 	}
 	return out
 }
 
-// Rights lists what config/calico-node-sync gives its service account, with Calico's data in etcd or in Kubernetes; a
-// test compares the two.
-func Rights(inKubernetes bool) []Right {
-	const (
-		metrics, leftovers = "asking who reads /metrics", "removing leftovers of deleted pods on existing machines"
-		remember, events   = "saving over restarts since when Nodes are absent", "Events"
-		leases             = "coordination.k8s.io"
-	)
-	out := slices.Concat(
-		Right{Resource: "nodes"}.to("get", "list", "watch"),
-		Right{Resource: "pods"}.to("list"), Right{Resource: "pods", For: leftovers}.to("get"),
-		Right{Group: leases, Resource: "leases", In: "kube-node-lease", For: leftovers}.to("get"),
-		Right{Resource: "namespaces", Name: "kube-system"}.to("get"),
-		Right{Group: "authentication.k8s.io", Resource: "tokenreviews", For: metrics}.to("create"),
-		Right{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", For: metrics}.to("create"),
-		Right{Group: leases, Resource: "leases", Own: true}.to("create"),
-		Right{Group: leases, Resource: "leases", Name: "calico-node-sync.nodes.mooring.dev", Own: true}.to("get", "update"),
-		Right{Resource: "configmaps", Name: "calico-node-sync-state", Own: true, For: remember}.to("get", "update"),
-		// The journal as the manifests have it: what cannot be kept is not removed.
-		Right{Resource: "configmaps", Own: true}.to("create"),
-		Right{Resource: "configmaps", Own: true, For: "keeping the journal in ConfigMaps"}.to("list", "delete"),
-		Right{Resource: "events", Own: true, For: events}.to("create", "patch"),
-		Right{Group: "events.k8s.io", Resource: "events", Own: true, For: events}.to("create", "patch"),
-		Right{Group: "apps", Resource: "deployments", Name: "calico-node-sync", Own: true, For: events}.to("get"),
-	)
-	if !inKubernetes {
-		return out
-	}
-	out = append(out, calicoRight("clusterinformations", "default").to("get")...)
-	out = append(out, calicoRight("ipamconfigs", "default").to("get")...)
-	for _, resource := range []string{"blockaffinities", "ipamblocks", "ipamhandles"} {
-		out = append(out, calicoRight(resource, "").to("get", "list", "update", "delete")...)
-	}
-	out = append(out, calicoRight("hostendpoints", "").to("get", "list", "delete")...)
-	for _, resource := range []string{"bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations"} {
-		right := calicoRight(resource, "")
-		out = append(out, right.to("get", "list")...)
-		right.For = "--also-remove"
-		out = append(out, right.to("delete")...)
+// spread returns a rule as a right for each verb on each resource.
+func spread(role rights.Role, rule rights.Rule, optional bool) (out []Right) {
+	in := strings.TrimSuffix(role.In, rights.Own)
+	for _, group := range rights.List(rule.Group) {
+		for _, resource := range rights.List(rule.Resources) {
+			for _, verb := range rights.List(rule.Verbs) {
+				out = append(out, Right{
+					Group: group, Resource: resource, Name: rule.Names, Verb: verb, Own: role.In == rights.Own, In: in,
+					For: rule.For, Optional: optional,
+				})
+			}
+		}
 	}
 	return out
-}
-
-// calicoRight is a right on Calico's own objects in the kubernetes datastore.
-func calicoRight(resource, name string) Right {
-	return Right{Group: CalicoGroup, Resource: resource, Name: name}
 }
 
 // RestorableResources are those of Calico's objects that are removed, and put back from the journal, in both datastores.
-func RestorableResources() []string {
-	return []string{
-		"hostendpoints", "bgppeers", "caliconodestatuses", "bgpconfigurations", "felixconfigurations",
-		"ipamhandles", "ipamblocks", "blockaffinities",
-	}
-}
-
-// RestoreRights lists what putting back from the journal needs beside [Rights]; a test compares it with
-// config/calico-node-sync/samples/restore-rights.yaml.
-func RestoreRights(inKubernetes bool) (out []Right) {
-	if !inKubernetes {
-		return nil
-	}
-	for _, resource := range RestorableResources() {
-		out = append(out, calicoRight(resource, "").to("create")...)
-	}
-	out = append(out, calicoRight("ippools", "").to("list")...)
-	for i := range out {
-		out[i].Optional = true
+func RestorableResources() (out []string) {
+	for _, right := range Rights(true) {
+		if right.Optional && right.Verb == "create" {
+			out = append(out, right.Resource)
+		}
 	}
 	return out
 }

@@ -140,7 +140,7 @@ func (s *site) move(object *unstructured.Unstructured) {
 	case "ClusterRoleBinding":
 		object.SetName(object.GetName() + "-" + s.namespace)
 	case "RoleBinding", "Role":
-		if object.GetNamespace() == "" {
+		if object.GetNamespace() == "mooring-system" {
 			object.SetNamespace(s.namespace)
 		} else { // one that all sites share
 			s.rename(object)

@@ -11,13 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
-	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -31,25 +28,6 @@ func operatorObjects(t *testing.T) []*unstructured.Unstructured {
 	out, err := exec.CommandContext(t.Context(), testkit.Binary(t, "kustomize"), "build", "../../"+operatorBase).Output()
 	must.Do(t, err)
 	return objects.Parse(t, operatorBase, out)
-}
-
-// What the roles grant is what the operator says it needs, and alongside it what leader election and metrics need.
-func TestEtcdOperatorRights(t *testing.T) {
-	t.Parallel()
-	all := operatorObjects(t)
-	cluster := objects.OfKind[rbacv1.ClusterRole](t, all, "ClusterRole")[0].Rules
-	own := objects.OfKind[rbacv1.Role](t, all, "Role")[0].Rules
-	if diff := cmp.Diff(controller.ClusterRights(), cluster[:len(cluster)-2]); diff != "" {
-		t.Errorf("ClusterRole: %s", diff)
-	}
-	if diff := cmp.Diff(controller.NamespaceRights(), own[:len(own)-3]); diff != "" {
-		t.Errorf("Role: %s", diff)
-	}
-	for _, rule := range cluster {
-		if slices.ContainsFunc(rule.Resources, func(r string) bool { return r == "secrets" || r == "configmaps" || r == "*" }) {
-			t.Errorf("the operator has rights on the tenants' %v", rule.Resources)
-		}
-	}
 }
 
 // Its pods meet the restricted standard, and it works in the namespace in which it is. That its flags are the program's is tested with the

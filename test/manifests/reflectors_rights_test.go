@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/routereflector/app"
-	"github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -56,61 +55,13 @@ func flat(namespace string, rules []rbacv1.PolicyRule) []string {
 	return out
 }
 
-// TestReflectorsShippedRightsAreThoseOfTheCode compares the roles with the list alongside the code, both ways, and with what every manager
-// of ours needs.
-func TestReflectorsShippedRightsAreThoseOfTheCode(t *testing.T) {
-	t.Parallel()
-	rule := func(group, resource string, names []string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
-	}
-	want := flat("", append(controller.Rights(),
-		rule("authentication.k8s.io", "tokenreviews", nil, "create"), rule("authorization.k8s.io", "subjectaccessreviews", nil, "create")))
-	lease := app.NewCommand().Flags().Lookup("leader-election-id").DefValue
-	own := flat(namespace, []rbacv1.PolicyRule{
-		rule("coordination.k8s.io", "leases", nil, "create"), rule("coordination.k8s.io", "leases", []string{lease}, "get", "update"), rule("", "events", nil, "create"),
-	})
-	var cluster, namespaced []rbacv1.PolicyRule
-	for _, role := range objects.OfKind[rbacv1.ClusterRole](t, files(t)[reflectorsFile], "ClusterRole") {
-		if role.Name != metricsReader {
-			cluster = append(cluster, role.Rules...)
-		}
-	}
-	for _, role := range objects.OfKind[rbacv1.Role](t, files(t)[reflectorsFile], "Role") {
-		namespaced = append(namespaced, role.Rules...)
-	}
-	if diff := cmp.Diff(want, flat("", cluster)); diff != "" {
-		t.Errorf("the ClusterRoles (- internal/routereflector/controller/rights.go, + config):\n%s", diff)
-	}
-	if diff := cmp.Diff(own, flat(namespace, namespaced)); diff != "" {
-		t.Errorf("the Role (- wanted, + config):\n%s", diff)
-	}
-	if !slices.Equal(controller.CalicoGroups(), []string{calicoNative().Group, calicoCRDs().Group}) {
-		t.Errorf("the groups are %v, which this package does not run it in", controller.CalicoGroups())
-	}
-}
-
-// TestReflectorsEtcdRightsAreThoseOfTheCode does so for the etcdv3 datastore, with which no Node and none of Calico's kinds may be written.
-// That these suffice is what the controller's own test shows.
-func TestReflectorsEtcdRightsAreThoseOfTheCode(t *testing.T) {
-	t.Parallel()
-	want := flat("", append(controller.EtcdRights(),
-		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}}))
-	var have []rbacv1.PolicyRule
-	for _, role := range objects.OfKind[rbacv1.ClusterRole](t, files(t)["dist/calico-route-reflector-operator-etcdv3.yaml"], "ClusterRole") {
-		if role.Name != metricsReader {
-			have = append(have, role.Rules...)
-		}
-	}
-	if diff := cmp.Diff(want, flat("", have)); diff != "" {
-		t.Errorf("the ClusterRoles (- internal/routereflector/controller/rights.go, + config):\n%s", diff)
-	}
-}
-
 // TestReflectorsShippedRightsAreThoseThatAreUsed runs the real program with exactly the shipped rights through the whole life of a topology,
 // once in each group in which Calico's kinds may be served: nothing is forbidden, and no right is without use.
 func TestReflectorsShippedRightsAreThoseThatAreUsed(t *testing.T) {
 	t.Parallel()
+	if rights.CalicoGroups != calicoNative().Group+", "+calicoCRDs().Group {
+		t.Errorf("the groups are %s, which this test does not run it in", rights.CalicoGroups)
+	}
 	c := controlplane.New(t)
 	admin := installReflectors(t, c)
 	makeReflectorNodes(t, admin, 5)

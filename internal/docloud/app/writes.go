@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 )
 
-// Writes are all writes of the program, of which a test compares those to Kubernetes with the roles.
+// Writes are all writes of the program, of which a test compares those to Kubernetes with package rights.
 func Writes() []outputs.Write {
 	return slices.Concat(
 		provider.OutsideRounds(), balancers.Writes(), firewalls.Writes(), clustertag.Writes(), shutdowns.Writes(), startuptaint.Writes(),

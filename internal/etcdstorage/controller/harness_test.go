@@ -34,6 +34,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
@@ -113,11 +114,13 @@ func actingAs(cluster *cluster.Cluster, user string) *rest.Config {
 func (g *rig) grant(user string) {
 	g.t.Helper()
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
+	roles := rights.EtcdStorage().Roles()
+	everywhere, own := rights.Rounds(roles, rights.Everywhere), rights.Rounds(roles, rights.Own)
 	for _, o := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Rules: ClusterRights()},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Rules: everywhere},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}, Subjects: subject,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: g.namespace}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: g.namespace}, Rules: NamespaceRights()},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: g.namespace}, Rules: own},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: g.namespace}, Subjects: subject,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"}},
 	} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/controller"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -66,11 +67,13 @@ func (s *site) grant() {
 	s.t.Helper()
 	account := "system:serviceaccount:" + namespace + ":etcd-storage-operator"
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: account}}
-	leases := append(controller.NamespaceRights(), rbacv1.PolicyRule{
+	roles := rights.EtcdStorage().Roles()
+	everywhere := rights.Rounds(roles, rights.Everywhere)
+	leases := append(rights.Rounds(roles, rights.Own), rbacv1.PolicyRule{
 		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"},
 	})
 	for _, o := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: controller.ClusterRights()},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: everywhere},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Subjects: subject,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operator"}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: namespace}, Rules: leases},

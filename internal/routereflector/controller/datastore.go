@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/platform/reconcile"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/routereflector/clusterroutes"
 )
@@ -84,11 +85,11 @@ func (d *KubernetesDatastore) Writes() []outputs.Write {
 		node = append(node, outputs.Field("metadata", "labels", label))
 	}
 	narrow := []outputs.Write{patched("nodes", node...)}
-	for _, group := range CalicoGroups() {
+	for _, group := range rights.List(rights.CalicoGroups) {
 		narrow = append(narrow,
 			patched("bgppeers."+group, outputs.Field("spec")), patched("bgpconfigurations."+group, calico.MeshFields()...))
 	}
-	return outputs.Narrowed(reconcile.Granted(Rights()), narrow...)
+	return outputs.Narrowed(reconcile.Granted(rights.Rounds(rights.Reflectors().Roles("kubernetes"))), narrow...)
 }
 
 // OnChange implements Datastore: informers tell of everything.
@@ -207,7 +208,7 @@ func (d *EtcdDatastore) Informers() []client.Object { return EtcdInformers() }
 
 // Writes implements Datastore.
 func (d *EtcdDatastore) Writes() []outputs.Write {
-	all := reconcile.Granted(EtcdRights())
+	all := reconcile.Granted(rights.Rounds(rights.Reflectors().Roles("etcdv3")))
 	for kind, verbs := range map[string][]string{
 		"clusterinformations": {"put"}, "nodes": {"put"}, "bgpconfigurations": {"put"},
 		"bgppeers": {"put", "delete"}, "caliconodestatuses": {"put", "delete"},

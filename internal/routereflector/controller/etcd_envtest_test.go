@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cluster"
@@ -221,7 +222,9 @@ func TestEtcdRights(t *testing.T) {
 	t.Parallel()
 	s := etcdStageOn(t, cluster.Real(t)).with(5)
 	rbac := s.cluster.Client.RbacV1()
-	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: EtcdRights()}, metav1.CreateOptions{})
+	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: rights.Rounds(rights.Reflectors().Roles("etcdv3")),
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
+	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/testkit"
 )
 
@@ -24,7 +25,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	s := newRealStage(t, 5)
 	rbac := s.cluster.Client.RbacV1()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: Rights()}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rr-"}, Rules: rights.Rounds(rights.Reflectors().Roles("kubernetes"))}
 	role, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
