@@ -15,22 +15,23 @@ import (
 
 // apply makes one step of a plan, and notes what came of it for the next plan.
 func (p *scene) apply(ctx context.Context, step loadbalancer.Step) (err error) {
-	answer := loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer}
-	switch step.Kind {
-	case loadbalancer.StepAnnotate:
+	answer := loadbalancer.Answer{Step: step}
+	switch step := step.(type) {
+	case loadbalancer.Annotate:
 		err = p.annotate(ctx, step.Annotations)
-	case loadbalancer.StepShowStatus:
+	case loadbalancer.ShowStatus:
 		err = p.show(ctx, step.Status)
-	case loadbalancer.StepNoteAttempt:
+	case loadbalancer.NoteAttempt:
 		err = p.patchConditions(ctx, map[string]any{"resourceVersion": p.world.Service.ResourceVersion}, step.Condition)
-	case loadbalancer.StepDropAttempt:
+	case loadbalancer.DropAttempt:
 		err = p.patchConditions(ctx, map[string]any{}, json.RawMessage(noAttempt))
-	case loadbalancer.StepRecord:
+	case loadbalancer.Record:
 		err = p.patchConditions(ctx, map[string]any{}, step.Condition, json.RawMessage(noAttempt))
-	case loadbalancer.StepCondition:
+	case loadbalancer.SetCondition:
 		err = p.patchConditions(ctx, map[string]any{}, step.Condition)
-	default:
-		answer.LoadBalancer, err = p.change(ctx, step)
+	case loadbalancer.OrderCertificate, loadbalancer.Create, loadbalancer.Update, loadbalancer.AddTargets, loadbalancer.RemoveTargets,
+		loadbalancer.Delete:
+		answer.LoadBalancer, err = p.write(ctx, step)
 	}
 	answer.Trouble = p.trouble(ctx, err)
 	p.world.Answers = append(p.world.Answers, answer)
@@ -40,34 +41,26 @@ func (p *scene) apply(ctx context.Context, step loadbalancer.Step) (err error) {
 // noAttempt takes the note of an attempt away, as an item of a strategic merge patch.
 const noAttempt = `{"type":"` + loadbalancer.ConditionAttempted + `","$patch":"delete"}`
 
-// change makes one change at DigitalOcean, and notes how the load balancer is since then: lists lag behind.
-func (p *scene) change(ctx context.Context, step loadbalancer.Step) (loadbalancer.Observed, error) {
-	api, lb := p.c.o.API, step.LoadBalancer
-	p.log(step)
-	if step.Drift {
-		p.c.o.Metrics.drift(step.Differences)
-	}
-	if step.Settings() {
-		p.c.takeTurn(p.world.Service.Namespace)
-	}
-	var err error
-	switch step.Kind {
-	case loadbalancer.StepCertificate:
+// write makes one write to DigitalOcean, and notes how the load balancer is since then: lists lag behind.
+func (p *scene) write(ctx context.Context, step loadbalancer.Step) (lb loadbalancer.Observed, err error) {
+	api, before, log := p.c.o.API, "", p.c.log.WithValues("service", keyOf(p.world.Service))
+	switch step := step.(type) {
+	case loadbalancer.OrderCertificate:
+		log.Info("Asking for a certificate", "name", step.Certificate.Name, "domains", step.Certificate.DNSNames)
 		_, err = api.CreateCertificate(ctx, step.Certificate)
 		return lb, err
-	case loadbalancer.StepCreate:
+	case loadbalancer.Create:
+		log.Info("Making a load balancer", "name", step.Request.Name)
 		lb, err = api.CreateLoadBalancer(ctx, step.Request, step.CreateOnly)
-	case loadbalancer.StepUpdate:
-		lb, err = api.UpdateLoadBalancer(ctx, lb.ID, step.Request)
-	case loadbalancer.StepAddTargets:
-		err = api.AddDroplets(ctx, lb.ID, step.Droplets)
-		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
-	case loadbalancer.StepRemoveTargets:
-		err = api.RemoveDroplets(ctx, lb.ID, step.Droplets)
-		lb.DropletIDs = slices.DeleteFunc(slices.Clone(lb.DropletIDs), func(id int) bool { return slices.Contains(step.Droplets, id) })
-	case loadbalancer.StepDelete:
-		if err = api.DeleteLoadBalancer(ctx, lb.ID); err == nil {
-			p.c.list.gone(lb.ID, p.epoch)
+	case loadbalancer.Changing:
+		before = step.Changed().LoadBalancer.ID
+		log.Info("Changing a load balancer", "id", before, "differences", loadbalancer.Texts(step.Changed().Differences))
+		lb, err = p.change(ctx, step)
+	case loadbalancer.Delete:
+		before = step.LoadBalancer.ID
+		log.Info("Deleting a load balancer", "id", before)
+		if err = api.DeleteLoadBalancer(ctx, before); err == nil {
+			p.c.list.gone(before, p.epoch)
 			return lb, nil
 		}
 	default:
@@ -75,10 +68,32 @@ func (p *scene) change(ctx context.Context, step loadbalancer.Step) (loadbalance
 	switch {
 	case err == nil:
 		p.c.list.learn(lb, p.epoch)
-	case step.LoadBalancer.ID != "":
-		p.c.list.forget(step.LoadBalancer.ID)
+	case before != "":
+		p.c.list.forget(before)
 	}
 	return lb, err
+}
+
+// change changes a load balancer.
+func (p *scene) change(ctx context.Context, step loadbalancer.Changing) (loadbalancer.Observed, error) {
+	api, change := p.c.o.API, step.Changed()
+	lb := change.LoadBalancer
+	if change.Drift {
+		p.c.o.Metrics.drift(change.Differences)
+	}
+	if change.Settings() {
+		p.c.takeTurn(p.world.Service.Namespace)
+	}
+	switch step := step.(type) {
+	case loadbalancer.AddTargets:
+		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
+		return lb, api.AddDroplets(ctx, lb.ID, step.Droplets)
+	case loadbalancer.RemoveTargets:
+		lb.DropletIDs = slices.DeleteFunc(slices.Clone(lb.DropletIDs), func(id int) bool { return slices.Contains(step.Droplets, id) })
+		return lb, api.RemoveDroplets(ctx, lb.ID, step.Droplets)
+	default:
+		return api.UpdateLoadBalancer(ctx, lb.ID, change.Request)
+	}
 }
 
 // takeTurn counts a change of settings, and forgets namespaces that have none left to work off.
@@ -89,19 +104,4 @@ func (c *Controller) takeTurn(namespace string) {
 	turns := loadbalancer.Turns{Namespace: c.turns[namespace], All: c.turns[""]}.Sent(now, c.timing.Change)
 	maps.DeleteFunc(c.turns, func(_ string, turn time.Time) bool { return turn.Before(now) })
 	c.turns[namespace], c.turns[""] = turns.Namespace, turns.All
-}
-
-// log writes a line about a change.
-func (p *scene) log(step loadbalancer.Step) {
-	log := p.c.log.WithValues("service", keyOf(p.world.Service))
-	switch step.Kind {
-	case loadbalancer.StepCreate:
-		log.Info("Making a load balancer", "name", step.Request.Name)
-	case loadbalancer.StepCertificate:
-		log.Info("Asking for a certificate", "name", step.Certificate.Name, "domains", step.Certificate.DNSNames)
-	case loadbalancer.StepDelete:
-		log.Info("Deleting a load balancer", "id", step.LoadBalancer.ID)
-	default:
-		log.Info("Changing a load balancer", "id", step.LoadBalancer.ID, "differences", loadbalancer.Texts(step.Differences))
-	}
 }

@@ -81,11 +81,11 @@ func (p *scene) plan() (out reconcile.Plan[loadbalancer.Needs, loadbalancer.Step
 		p.end = *plan.End
 	case p.plans > longest:
 	case plan.Step != nil && p.c.rehearses():
-		if p.rehearse(*plan.Step) {
+		if p.rehearse(plan.Step) {
 			return p.plan()
 		}
 	case plan.Step != nil:
-		out.Steps, out.Again = []loadbalancer.Step{*plan.Step}, true
+		out.Steps, out.Again = []loadbalancer.Step{plan.Step}, true
 		return out
 	default:
 		out.Needs = []loadbalancer.Needs{plan.Needs}

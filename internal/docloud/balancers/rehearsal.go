@@ -37,29 +37,43 @@ func (c *Controller) rehearsed(service *corev1.Service) *corev1.Service {
 // which ends the round.
 func (p *scene) rehearse(step loadbalancer.Step) (goesOn bool) {
 	p.would = append(p.would, step)
-	if step.AtDigitalOcean() {
+	service := p.world.Service.DeepCopy()
+	switch step := step.(type) {
+	case loadbalancer.Annotate:
+		service.Annotations = labels.Merge(service.Annotations, step.Annotations)
+	case loadbalancer.ShowStatus:
+		service.Status.LoadBalancer = step.Status
+	case loadbalancer.DropAttempt:
+		meta.RemoveStatusCondition(&service.Status.Conditions, loadbalancer.ConditionAttempted)
+	case loadbalancer.NoteAttempt:
+		meta.SetStatusCondition(&service.Status.Conditions, step.Condition)
+	case loadbalancer.SetCondition:
+		meta.SetStatusCondition(&service.Status.Conditions, step.Condition)
+	case loadbalancer.Record:
+		meta.SetStatusCondition(&service.Status.Conditions, step.Condition)
+	default:
 		refusal := &loadbalancer.Refusal{Kind: loadbalancer.Wait, Err: errRehearsed}
 		p.end = loadbalancer.End{Outcome: loadbalancer.OutcomePending, Refusal: refusal, Next: p.c.timing.Resync}
 		return false
 	}
-	service := p.world.Service.DeepCopy()
-	switch step.Kind {
-	case loadbalancer.StepAnnotate:
-		service.Annotations = labels.Merge(service.Annotations, step.Annotations)
-	case loadbalancer.StepShowStatus:
-		service.Status.LoadBalancer = step.Status
-	case loadbalancer.StepDropAttempt:
-		meta.RemoveStatusCondition(&service.Status.Conditions, loadbalancer.ConditionAttempted)
-	default:
-		meta.SetStatusCondition(&service.Status.Conditions, step.Condition)
-	}
 	p.world.Service = service
-	p.world.Answers = append(p.world.Answers, loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer})
+	p.world.Answers = append(p.world.Answers, loadbalancer.Answer{Step: step})
 	return true
 }
 
 // because returns what a step is about, and why it is planned.
 func (p *scene) because(step loadbalancer.Step) string {
-	name := cmp.Or(step.Request.Name, step.LoadBalancer.Name, step.Certificate.Name, loadbalancer.NameOf(p.world.Service))
-	return strings.TrimSpace(name + " " + loadbalancer.Texts(step.Differences))
+	var name, why string
+	switch step := step.(type) {
+	case loadbalancer.OrderCertificate:
+		name = step.Certificate.Name
+	case loadbalancer.Create:
+		name = step.Request.Name
+	case loadbalancer.Changing:
+		name, why = step.Changed().Request.Name, loadbalancer.Texts(step.Changed().Differences)
+	case loadbalancer.Delete:
+		name = step.LoadBalancer.Name
+	default:
+	}
+	return strings.TrimSpace(cmp.Or(name, loadbalancer.NameOf(p.world.Service)) + " " + why)
 }

@@ -160,9 +160,9 @@ func (c *Controller) create(ctx context.Context, w volume.Want, tags []string) (
 
 // createStep does one step, and reports whether the volume is there as it was asked for.
 func (c *Controller) createStep(
-	ctx context.Context, w volume.Want, s volume.Step, snapshots []volume.Snapshot, tags []string, did *creation,
+	ctx context.Context, w volume.Want, step volume.Step, snapshots []volume.Snapshot, tags []string, did *creation,
 ) (volume.Observed, bool, error) {
-	switch s.Do {
+	switch s := step.(type) {
 	case volume.MakeSnapshot:
 		made, err := c.o.API.CreateSnapshot(ctx, w.Clone, s.Name, c.tags())
 		if err == nil {
@@ -192,14 +192,20 @@ func (c *Controller) createStep(
 	case volume.DropSnapshot:
 		err := c.dropSnapshot(ctx, s.Snapshot)
 		return s.Volume, err == nil, err
-	default: // a list alone is no reason to do nothing: it may show what was deleted
-		v, err := c.o.API.Volume(ctx, s.Volume.ID)
-		if errors.Is(err, doapi.ErrNotFound) {
-			did.gone[s.Volume.ID] = true
-			return v, false, nil
-		}
-		return v, err == nil, err
+	case volume.Found:
+		return c.found(ctx, s.Volume.ID, did)
 	}
+	return volume.Observed{}, false, fmt.Errorf("%T: there is no such kind of step", step)
+}
+
+// found reads a volume that a list shows. A list alone is no reason to do nothing: it may show what was deleted.
+func (c *Controller) found(ctx context.Context, id string, did *creation) (volume.Observed, bool, error) {
+	v, err := c.o.API.Volume(ctx, id)
+	if errors.Is(err, doapi.ErrNotFound) {
+		did.gone[id] = true
+		return v, false, nil
+	}
+	return v, err == nil, err
 }
 
 // dropSnapshot removes the copy of a clone that DigitalOcean refused.

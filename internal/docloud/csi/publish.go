@@ -79,16 +79,16 @@ func (c *Controller) attach(
 	ctx context.Context, id string, droplet int, past bool, waits func(error),
 ) (volume.Observed, error) {
 	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
-		step, err := volume.PlanAttach(v, droplet)
-		return err == nil && step.Do != volume.Nothing
+		attaches, err := volume.Attaches(v, droplet)
+		return err == nil && attaches
 	})
 	repeated := false
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		if err != nil {
 			return v, fmt.Errorf("looking for volume %s: %w", id, err)
 		}
-		step, err := volume.PlanAttach(v, droplet)
-		if err != nil || step.Do == volume.Nothing {
+		attaches, err := volume.Attaches(v, droplet)
+		if err != nil || !attaches {
 			return v, err
 		}
 		var history volume.History
@@ -223,7 +223,7 @@ func (c *Controller) ControllerUnpublishVolume(
 func (c *Controller) detach(ctx context.Context, id string, droplet int, waits func(error)) error {
 	epoch := c.o.API.Epoch()
 	v, err := c.observer.observe(ctx, id, func(v volume.Observed) bool {
-		return volume.PlanDetach(v, droplet).Do != volume.Nothing
+		return volume.DetachesFrom(v, droplet) != 0
 	})
 	for wait := firstBusy; ; wait = min(2*wait, longestBusy) {
 		if errors.Is(err, doapi.ErrNotFound) {
@@ -232,12 +232,12 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, waits f
 		if err != nil {
 			return fmt.Errorf("looking for volume %s: %w", id, err)
 		}
-		step := volume.PlanDetach(v, droplet)
-		if step.Do == volume.Nothing {
+		at := volume.DetachesFrom(v, droplet)
+		if at == 0 {
 			return nil
 		}
-		_, err = c.act(ctx, deed{step.Droplet, v, volume.Detach, false, waits}, func() (volume.Action, error) {
-			return c.o.API.DetachVolume(ctx, v, step.Droplet)
+		_, err = c.act(ctx, deed{at, v, volume.Detach, false, waits}, func() (volume.Action, error) {
+			return c.o.API.DetachVolume(ctx, v, at)
 		})
 		switch {
 		case err == nil:
@@ -248,7 +248,7 @@ func (c *Controller) detach(ctx context.Context, id string, droplet int, waits f
 			errors.Is(err, doapi.ErrRefused): // not attached any more
 			waits(response(err))
 			if c.pause(ctx, wait) != nil {
-				return fmt.Errorf("detaching volume %s from droplet %d: %w", v.Name, step.Droplet, err)
+				return fmt.Errorf("detaching volume %s from droplet %d: %w", v.Name, at, err)
 			}
 		default:
 			return err
@@ -276,12 +276,12 @@ func (c *Controller) ControllerExpandVolume(
 	if err != nil {
 		return nil, fail(fmt.Errorf("looking for volume %s: %w", r.GetVolumeId(), err))
 	}
-	step, err := volume.PlanExpand(v, sizes(r.GetCapacityRange()))
+	size, err := volume.GrowsTo(v, sizes(r.GetCapacityRange()))
 	if err != nil {
 		return nil, fail(err)
 	}
-	if step.Do == volume.Grow {
-		if v, err = c.resize(ctx, v.ID, step.Size); err != nil {
+	if size > 0 {
+		if v, err = c.resize(ctx, v.ID, size); err != nil {
 			return nil, fail(err)
 		}
 	}

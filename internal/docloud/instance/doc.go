@@ -4,11 +4,11 @@
 // Package instance decides what a droplet means for its Node: which droplet a Node is, which addresses and metadata it gives, and above all
 // whether a Node's machine is gone.
 //
-// It is pure. [Match] finds the droplet of a Node, [Describe] says what Kubernetes is told of it, [IsShutdown] whether it is off, and [Decide]
+// It is pure. [Match] finds the droplet of a Node, [Describe] says what Kubernetes is told of it, [IsShutdown] whether it is off, and [MakePlan]
 // gives the verdict on existence for all Nodes of a cluster at once.
 //
 // A Node that Kubernetes deletes takes its pods and its place in every load balancer with it, and a token of the wrong account responds with 404 for
-// every machine. So [Decide] says Gone only when all of this holds:
+// every machine. So [MakePlan] says Gone only when all of this holds:
 //
 //	the account is the one that was recorded for this cluster      else: unknown, for all Nodes
 //	some droplet known to be of this cluster is still visible      else: unknown, for all Nodes

@@ -57,7 +57,7 @@ type TokenHealth struct {
 // Healthy reports that nobody needs to act.
 func (h TokenHealth) Healthy() bool { return h.Reason == TokenAccepted }
 
-// JudgeToken says the token's health: by the answers, and by whether what it sees is this cluster's (of a Decision, its Trust and Message). That
+// JudgeToken says the token's health: by the answers, and by whether what it sees is this cluster's (of a Plan, its Trust and Message). That
 // DigitalOcean does not respond, or cannot be relied on for another reason, says nothing of the token. It is false if nothing is known of it.
 func JudgeToken(answers TokenAnswers, trust Trust, message string) (TokenHealth, bool) {
 	switch {

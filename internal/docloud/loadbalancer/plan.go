@@ -22,7 +22,7 @@ type Plan struct {
 	// Needs are what must be read before anything else can be said; the plan has neither Step nor End then.
 	Needs Needs
 	// Step is the next write, nil for none.
-	Step *Step
+	Step Step
 	// End says how the pass ends, nil if it does not yet.
 	End *End
 	// Memory is what is remembered from here on.
@@ -58,60 +58,105 @@ type Needs struct {
 // Doubt is that a load balancer was seen with a certificate that the list of certificates lacks, by their IDs.
 type Doubt struct{ LoadBalancer, Certificate string }
 
-// StepKind is what a step does.
-type StepKind string
+// Step is one write, and all that it needs. The set of steps is closed: only the types below implement it.
+//
+//sumtype:decl
+type Step interface {
+	// String is what the step does.
+	String() string
+	step()
+}
 
-// The kinds of steps. The first six write to Kubernetes, the others to DigitalOcean, and of those a pass takes at most one, a certificate aside.
-const (
-	StepAnnotate      StepKind = "annotate"
-	StepNoteAttempt   StepKind = "note attempt"
-	StepDropAttempt   StepKind = "drop attempt"
-	StepShowStatus    StepKind = "show status"
-	StepCondition     StepKind = "set condition"
-	StepRecord        StepKind = "record load balancer"
-	StepCertificate   StepKind = "order certificate"
-	StepCreate        StepKind = "create"
-	StepUpdate        StepKind = "update"
-	StepAddTargets    StepKind = "add targets"
-	StepRemoveTargets StepKind = "remove targets"
-	StepDelete        StepKind = "delete"
+// Steps that write to Kubernetes.
+type (
+	// Annotate writes annotations on the Service.
+	Annotate struct{ Annotations map[string]string }
+	// NoteAttempt writes the condition [ConditionAttempted] to the status.
+	NoteAttempt struct{ Condition metav1.Condition }
+	// DropAttempt removes it.
+	DropAttempt struct{}
+	// ShowStatus writes the addresses to the status.
+	ShowStatus struct{ Status corev1.LoadBalancerStatus }
+	// SetCondition writes the condition [ConditionOwned] to the status.
+	SetCondition struct{ Condition metav1.Condition }
+	// Record writes the condition [ConditionHeld] to the status, and removes [ConditionAttempted].
+	Record struct{ Condition metav1.Condition }
 )
 
-// Step is one write, and all that it needs.
-type Step struct {
-	Kind StepKind
-	// Annotations are those to be written on the Service (annotate).
-	Annotations map[string]string
-	// Lost is the ID that the Service names, of a load balancer that does not exist any more (create).
-	Lost   string
-	Status corev1.LoadBalancerStatus
-	// Condition is what is written to the status (note attempt, set condition, record load balancer).
-	Condition   metav1.Condition
-	Certificate CertificateRequest
-	// LoadBalancer is the one that is changed or deleted, Request what it must be.
+// Steps that write to DigitalOcean. Of those a pass takes at most one, a certificate aside.
+type (
+	// OrderCertificate makes a certificate.
+	OrderCertificate struct{ Certificate CertificateRequest }
+	// Create makes a load balancer. Lost is the ID that the Service names, of one that does not exist any more.
+	Create struct {
+		Request    Request
+		CreateOnly CreateOnly
+		Lost       string
+	}
+	// Update makes a load balancer what it must be.
+	Update struct{ Change }
+	// AddTargets adds droplets.
+	AddTargets struct {
+		Change
+		Droplets []int
+	}
+	// RemoveTargets removes droplets.
+	RemoveTargets struct {
+		Change
+		Droplets []int
+	}
+	// Delete deletes a load balancer.
+	Delete struct{ LoadBalancer Observed }
+)
+
+// Change is what a load balancer must be, and why it is changed.
+type Change struct {
 	LoadBalancer Observed
 	Request      Request
-	CreateOnly   CreateOnly
-	// Added are the droplets that Request adds to the targets.
-	Added []int
-	// Again is when to look again after the step, since settings are held back; 0 for when there is a reason to.
-	Again time.Duration
-	// Droplets are those to be added or removed.
-	Droplets []int
 	// Differences are why; Drift says that no change of the Service explains them.
 	Differences []Difference
 	Drift       bool
+	// Again is when to look again after the step, since settings are held back; 0 for when there is a reason to.
+	Again time.Duration
 }
 
-// String implements fmt.Stringer.
-func (s Step) String() string { return string(s.Kind) }
-
-// AtDigitalOcean reports whether the step is a write to DigitalOcean.
-func (s Step) AtDigitalOcean() bool {
-	return slices.Contains([]StepKind{
-		StepCertificate, StepCreate, StepUpdate, StepAddTargets, StepRemoveTargets, StepDelete,
-	}, s.Kind)
+// added are the droplets that Request adds to the targets.
+func (c Change) added() []int {
+	return slices.DeleteFunc(slices.Clone(c.Request.DropletIDs), func(id int) bool { return slices.Contains(c.LoadBalancer.DropletIDs, id) })
 }
+
+// Changed implements Changing.
+func (c Change) Changed() Change { return c }
+
+// Changing is a step that changes a load balancer.
+type Changing interface {
+	Step
+	Changed() Change
+}
+
+func (Annotate) step()         {}
+func (NoteAttempt) step()      {}
+func (DropAttempt) step()      {}
+func (ShowStatus) step()       {}
+func (SetCondition) step()     {}
+func (Record) step()           {}
+func (OrderCertificate) step() {}
+func (Create) step()           {}
+func (Change) step()           {}
+func (Delete) step()           {}
+
+func (Annotate) String() string         { return "annotate" }
+func (NoteAttempt) String() string      { return "note attempt" }
+func (DropAttempt) String() string      { return "drop attempt" }
+func (ShowStatus) String() string       { return "show status" }
+func (SetCondition) String() string     { return "set condition" }
+func (Record) String() string           { return "record load balancer" }
+func (OrderCertificate) String() string { return "order certificate" }
+func (Create) String() string           { return "create" }
+func (Update) String() string           { return "update" }
+func (AddTargets) String() string       { return "add targets" }
+func (RemoveTargets) String() string    { return "remove targets" }
+func (Delete) String() string           { return "delete" }
 
 // Outcome is what a pass came to; it is the label of a metric and MUST not be changed.
 type Outcome string
@@ -218,7 +263,7 @@ func (p *planning) warn(reason, message string) {
 func (p *planning) need(n Needs) { p.plan.Needs = n }
 
 // step is the next step.
-func (p *planning) step(s Step) { p.plan.Step = &s }
+func (p *planning) step(s Step) { p.plan.Step = s }
 
 // fail ends the pass.
 func (p *planning) fail(kind RefusalKind, outcome Outcome, next time.Duration, err error) {
@@ -309,10 +354,11 @@ func (p *planning) waits() bool {
 
 // recall learns from the Service of an attempt that another process made, and of which nobody knows what became of it.
 func (p *planning) recall() {
-	m, own := &p.plan.Memory, p.answer(StepNoteAttempt) != nil
+	m := &p.plan.Memory
+	own, _ := answer[NoteAttempt](p)
 	for _, a := range attemptsOf(p.Service) {
 		known := slices.Contains(m.Answered, a.Name) || slices.ContainsFunc(m.Attempted, func(b Attempt) bool { return a.Name == b.Name })
-		if !own && !known {
+		if own == nil && !known {
 			m.unsureOf(a, p.Now)
 		}
 	}
@@ -342,7 +388,7 @@ func (p *planning) annotate(values map[string]string) bool {
 		now, ok := p.Service.Annotations[name]
 		return ok && now == value
 	})
-	last := p.answer(StepAnnotate)
+	last, _ := answer[Annotate](p)
 	switch {
 	case last != nil && last.Trouble != nil:
 		p.trouble(last.Trouble, "writing annotations")
@@ -350,7 +396,7 @@ func (p *planning) annotate(values map[string]string) bool {
 	case last != nil || len(missing) == 0:
 		return true // once is enough: what somebody else has changed meanwhile stays
 	}
-	p.step(Step{Kind: StepAnnotate, Annotations: missing})
+	p.step(Annotate{missing})
 	return false
 }
 
@@ -368,8 +414,9 @@ func (p *planning) owns(why string) bool {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonForeign, why
 	}
 	have := slices.IndexFunc(p.Service.Status.Conditions, func(x metav1.Condition) bool { return x.Type == ConditionOwned })
+	said, _ := answer[SetCondition](p)
 	switch {
-	case p.answer(StepCondition) != nil, have < 0 && why == "":
+	case said != nil, have < 0 && why == "":
 		return true // a failure to say it is not a reason not to go on
 	case have >= 0:
 		now := p.Service.Status.Conditions[have]
@@ -380,7 +427,7 @@ func (p *planning) owns(why string) bool {
 			return true
 		}
 	}
-	p.step(Step{Kind: StepCondition, Condition: c})
+	p.step(SetCondition{c})
 	return false
 }
 
@@ -405,16 +452,16 @@ func (p *planning) done(lb Observed) {
 	if !p.owns("") {
 		return
 	}
-	if shown := p.answer(StepShowStatus); shown != nil {
+	if shown, step := answer[ShowStatus](p); shown != nil {
 		if shown.Trouble != nil {
 			p.trouble(shown.Trouble, "writing the status")
 			return
 		}
 		if p.last() == shown {
-			p.plan.Said = append(p.plan.Said, normal(ReasonEnsured, fmt.Sprintf("Ensured load balancer: %s answers at %s", lb, addressesIn(shown.Step.Status))))
+			p.plan.Said = append(p.plan.Said, normal(ReasonEnsured, fmt.Sprintf("Ensured load balancer: %s answers at %s", lb, addressesIn(step.Status))))
 		}
 	} else if !p.Asked && published.Ready && !sameStatus(p.Service.Status.LoadBalancer, published.Status) {
-		p.step(Step{Kind: StepShowStatus, Status: published.Status})
+		p.step(ShowStatus{published.Status})
 		return
 	}
 	next := p.again

@@ -170,8 +170,8 @@ func (p *planning) certify(lb *Observed, result Result) {
 // Without ok the plan is made.
 func (p *planning) order(request CertificateRequest) (t *Trouble, ok bool) {
 	m := &p.plan.Memory
-	if answer := p.answer(StepCertificate); answer != nil {
-		return p.ordered(answer)
+	if answer, step := answer[OrderCertificate](p); answer != nil {
+		return p.ordered(answer, step.Certificate)
 	}
 	if m.Ordered == request.Name && p.Now.Sub(m.OrderedAt) < p.Pace.Unanswered {
 		return nil, true // it is not in the list yet
@@ -183,13 +183,13 @@ func (p *planning) order(request CertificateRequest) (t *Trouble, ok bool) {
 		p.need(Needs{Certificates: &Demand{Since: len(p.Answers) + 1}})
 		return nil, false
 	}
-	p.step(Step{Kind: StepCertificate, Certificate: request})
+	p.step(OrderCertificate{request})
 	return nil, false
 }
 
 // ordered remembers what the POST of a certificate came to.
-func (p *planning) ordered(answer *Answer) (t *Trouble, ok bool) {
-	m, name, t := &p.plan.Memory, answer.Step.Certificate.Name, answer.Trouble
+func (p *planning) ordered(answer *Answer, request CertificateRequest) (t *Trouble, ok bool) {
+	m, name, t := &p.plan.Memory, request.Name, answer.Trouble
 	if t == nil || t.unsure() {
 		m.Ordered, m.OrderedAt = name, p.Now
 	}
@@ -200,7 +200,7 @@ func (p *planning) ordered(answer *Answer) (t *Trouble, ok bool) {
 		p.need(Needs{Certificates: &Demand{Since: p.since(answer)}})
 		return nil, false
 	case t.Kind == Refused && t.Said != "":
-		err := fmt.Errorf("DigitalOcean refuses certificate %q for %s: %s", name, strings.Join(answer.Step.Certificate.DNSNames, ", "), strings.TrimSuffix(t.Said, "."))
+		err := fmt.Errorf("DigitalOcean refuses certificate %q for %s: %s", name, strings.Join(request.DNSNames, ", "), strings.TrimSuffix(t.Said, "."))
 		return &Trouble{Err: err, Kind: t.Kind, Until: t.Until}, true
 	}
 	wrapped := *t

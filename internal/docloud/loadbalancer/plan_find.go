@@ -105,7 +105,7 @@ func DropletsOf(nodes []*corev1.Node) []int {
 
 // find returns which load balancer the Service keeps, nil for none. Without ok the plan is made: foreign and unclear ones end the pass.
 func (p *planning) find(demand Demand) (lb *Observed, ok bool) {
-	if made := p.answer(StepCreate); made != nil && made.Trouble == nil {
+	if made, _ := answer[Create](p); made != nil && made.Trouble == nil {
 		p.found(&made.LoadBalancer)
 		return &made.LoadBalancer, true
 	}
@@ -153,7 +153,7 @@ func (p *planning) found(lb *Observed) {
 // leave is for a Service that wants no load balancer any more. One that is somebody else's is left to them with a note. That there is none is said
 // only if the answers are about this cluster, and no POST without a response is still under way.
 func (p *planning) leave() {
-	if p.answer(StepDelete) != nil {
+	if deleted, _ := answer[Delete](p); deleted != nil {
 		p.left()
 		return
 	}
@@ -205,7 +205,7 @@ func (p *planning) absent() {
 func (p *planning) remove(s Search, lb Observed) {
 	switch may, why := MayDelete(s, lb); {
 	case may:
-		p.step(Step{Kind: StepDelete, LoadBalancer: lb})
+		p.step(Delete{lb})
 	case HandedOver(p.Service, lb):
 		p.warn(ReasonNotDeleted, why)
 		p.plan.End = &End{Outcome: p.outcome}
@@ -217,11 +217,11 @@ func (p *planning) remove(s Search, lb Observed) {
 
 // left ends a pass that has deleted. That there is none, which counts as deleted, may be the word of another account by now.
 func (p *planning) left() {
-	answer := p.answer(StepDelete)
+	answer, step := answer[Delete](p)
 	switch {
 	case answer.Trouble != nil:
 		p.plan.Memory.NotBefore = p.Stamp
-		p.trouble(answer.Trouble, "deleting %s", answer.Step.LoadBalancer)
+		p.trouble(answer.Trouble, "deleting %s", step.LoadBalancer)
 	case p.Moved:
 		p.retry(errMoved)
 	default:

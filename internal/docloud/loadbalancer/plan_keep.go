@@ -19,7 +19,8 @@ import (
 
 // keep makes the load balancer what the Service asks for: it is found, what it must be is decided, and it is made or changed.
 func (p *planning) keep() {
-	if answer := p.answer(StepCreate); answer != nil && answer.Trouble != nil && !p.searchedSince(answer) {
+	made, creation := answer[Create](p)
+	if made != nil && made.Trouble != nil && !p.searchedSince(made, creation) {
 		return
 	}
 	lb, ok := p.find(p.recent())
@@ -30,15 +31,15 @@ func (p *planning) keep() {
 	if !ok {
 		return
 	}
-	switch changed := p.answer(StepUpdate, StepAddTargets, StepRemoveTargets); {
+	switch changed, step := answer[Changing](p); {
 	case changed != nil:
-		p.changed(changed, result)
+		p.changed(changed, step, result)
 	case p.awaits(lb, result.Certificate):
 		p.certify(lb, result)
 	case lb == nil:
 		p.create(result)
-	case p.answer(StepCreate) != nil:
-		p.created(*lb)
+	case made != nil:
+		p.created(*lb, creation)
 	case p.outdated(*lb, result):
 		// Stamps are each list's own, so that one of load balancers is none for certificates.
 		p.need(Needs{Again: &Doubt{lb.ID, p.strange}, List: new(p.fresh()), Certificates: &Demand{Since: len(p.Answers) + 1}})
@@ -162,11 +163,11 @@ func (p *planning) assured(what string, list, certificates *Demand) bool {
 // be old.
 func (p *planning) create(result Result) {
 	name := result.Request.Name
-	if answer := p.answer(StepCreate); answer != nil { // it was not found since
-		if p.disproves(answer) {
+	if answer, step := answer[Create](p); answer != nil { // it was not found since
+		if p.disproves(answer, step.Request.Name) {
 			return
 		}
-		p.trouble(answer.Trouble, "making load balancer %q", answer.Step.Request.Name)
+		p.trouble(answer.Trouble, "making load balancer %q", step.Request.Name)
 		return
 	}
 	if !p.assured(loadBalancer, new(p.fresh()), nil) {
@@ -179,18 +180,16 @@ func (p *planning) create(result Result) {
 	name = p.nameOfAttempt(name)
 	result.Request.Name = name
 	p.warnOfLeftover(result)
-	switch noted := p.answer(StepNoteAttempt); {
+	switch noted, _ := answer[NoteAttempt](p); {
 	case noted != nil && noted.Trouble != nil:
 		p.trouble(noted.Trouble, "noting that load balancer %q is about to be made", name)
 	case !p.isNoted(name): // the Service may have got another name with the note
-		p.step(Step{Kind: StepNoteAttempt, Condition: metav1.Condition{
+		p.step(NoteAttempt{metav1.Condition{
 			Type: ConditionAttempted, Status: metav1.ConditionTrue, Reason: "Attempted", Message: name,
 			ObservedGeneration: p.Service.Generation, LastTransitionTime: metav1.NewTime(p.Now),
 		}})
 	default:
-		p.step(Step{
-			Kind: StepCreate, Request: result.Request, CreateOnly: result.CreateOnly, Added: result.Request.DropletIDs, Lost: p.had(),
-		})
+		p.step(Create{Request: result.Request, CreateOnly: result.CreateOnly, Lost: p.had()})
 	}
 }
 
@@ -222,8 +221,8 @@ func (p *planning) warnOfLeftover(result Result) {
 
 // searchedSince remembers what a POST that failed means, and reports whether its load balancer is to be looked for again: without a response it may
 // have been made all the same, and where its name is taken an earlier attempt may have made it. Otherwise the pass ends.
-func (p *planning) searchedSince(answer *Answer) bool {
-	t, m, name, since := answer.Trouble, &p.plan.Memory, answer.Step.Request.Name, p.since(answer)
+func (p *planning) searchedSince(answer *Answer, step Create) bool {
+	t, m, name, since := answer.Trouble, &p.plan.Memory, step.Request.Name, p.since(answer)
 	if p.List.Met != nil && p.List.Met.Since >= since {
 		return true
 	}
@@ -236,12 +235,12 @@ func (p *planning) searchedSince(answer *Answer) bool {
 		if strings.Contains(t.Said, "not unique") {
 			m.TakenSince = p.Now
 		} else {
-			p.learn(answer.Step, t)
+			p.learn(step.Request.DropletIDs, false, t)
 		}
 		m.NotBefore = p.Stamp
 	default:
 		m.sureOf(name)
-		if !p.disproves(answer) {
+		if !p.disproves(answer, name) {
 			p.trouble(t, "making load balancer %q", name)
 		}
 		return false
@@ -255,10 +254,10 @@ func (p *planning) searchedSince(answer *Answer) bool {
 }
 
 // created notes on the Service the load balancer that was made for it. It may be found by a look after a POST that failed.
-func (p *planning) created(lb Observed) {
+func (p *planning) created(lb Observed, step Create) {
 	p.outcome, p.plan.Memory.NotKept = OutcomeCreated, nil
-	if before := p.answer(StepCreate).Step.Lost; before != "" && before != lb.ID {
-		if p.last().Step.Kind == StepCreate {
+	if before := step.Lost; before != "" && before != lb.ID {
+		if _, newest := p.last().Step.(Create); newest {
 			p.plan.Repaired = OutcomeCreated
 		}
 		p.warn(ReasonRecreated, fmt.Sprintf("%s was made, since load balancer %s does not exist any more; its address is another one", lb, before))
@@ -293,7 +292,7 @@ func (p *planning) update(lb Observed, result Result) {
 	case len(curable) == 0:
 		m.InPlace = settings
 		if p.held > 0 {
-			p.learn(Step{}, nil)
+			p.learn(nil, false, nil)
 		}
 		p.done(lb)
 		return
@@ -310,14 +309,26 @@ func (p *planning) update(lb Observed, result Result) {
 		p.done(lb)
 		return
 	}
-	step := stepFor(lb, result.Request, curable)
-	// Droplets come and go with Nodes, so that they tell of a hand elsewhere only if nobody asked for the pass.
-	step.Drift = (!p.Asked || step.Kind == StepUpdate) && bytes.Equal(settings, m.InPlace)
-	step.Again = p.again
-	if step.Again == 0 {
+	p.step(p.changing(Change{LoadBalancer: lb, Request: result.Request, Differences: curable, Again: p.again}, settings))
+	if p.again == 0 {
 		m.InPlace = settings
 	}
-	p.step(step)
+}
+
+// changing is the one call that cures the differences: where only targets are to be added, or only to be removed, the API has a call of its own.
+func (p *planning) changing(c Change, settings []byte) Step {
+	add, remove, targets := OnlyTargets(c.Differences)
+	targets = targets && (len(add) == 0 || len(remove) == 0)
+	// Droplets come and go with Nodes, so that they tell of a hand elsewhere only if nobody asked for the pass.
+	c.Drift = (!p.Asked || !targets) && bytes.Equal(settings, p.plan.Memory.InPlace)
+	switch {
+	case !targets:
+		return Update{c}
+	case len(add) > 0:
+		return AddTargets{c, add}
+	default:
+		return RemoveTargets{c, remove}
+	}
 }
 
 // settingsOf is a request without its droplets, in a form that can be compared.
@@ -330,47 +341,34 @@ func settingsOf(r Request) ([]byte, error) {
 	return settings, nil
 }
 
-// stepFor is the one call that cures the differences: where only targets are to be added, or only to be removed, the API has a call of its own.
-func stepFor(lb Observed, request Request, all []Difference) Step {
-	step := Step{Kind: StepUpdate, LoadBalancer: lb, Request: request, Differences: all}
-	step.Added = slices.DeleteFunc(slices.Clone(request.DropletIDs), func(id int) bool { return slices.Contains(lb.DropletIDs, id) })
-	switch add, remove, targets := OnlyTargets(all); {
-	case targets && len(remove) == 0:
-		step.Kind, step.Droplets = StepAddTargets, add
-	case targets && len(add) == 0:
-		step.Kind, step.Droplets = StepRemoveTargets, remove
-	}
-	return step
-}
-
 // changed ends a pass that has changed the load balancer, or tried to.
-func (p *planning) changed(answer *Answer, result Result) {
-	m, lb, t := &p.plan.Memory, answer.LoadBalancer, answer.Trouble
+func (p *planning) changed(answer *Answer, step Changing, result Result) {
+	m, lb, t, change := &p.plan.Memory, answer.LoadBalancer, answer.Trouble, step.Changed()
 	if t != nil {
-		if !answer.Step.Drift {
+		if !change.Drift {
 			m.InPlace = nil
 		}
 		if t.Kind != Busy && !t.limited() {
 			m.NotBefore = p.Stamp
 		}
-		p.trouble(t, "changing %s", answer.Step.LoadBalancer)
+		p.trouble(t, "changing %s", change.LoadBalancer)
 		switch {
 		case t.Kind == Missing: // either the load balancer or one of its droplets may be gone
 			m.Suspect = true
-		case t.Kind == Refused && p.learn(answer.Step, t): // the next request is another one
+		case t.Kind == Refused && p.learn(change.added(), change.Settings(), t): // the next request is another one
 			p.plan.End.Refusal.Kind, p.plan.End.Next = Wait, p.Pace.Pending
 		}
 		return
 	}
-	p.outcome, p.again = OutcomeTargets, answer.Step.Again
-	p.learn(answer.Step, nil)
-	if answer.Step.Kind == StepUpdate {
+	p.outcome, p.again = OutcomeTargets, change.Again
+	p.learn(change.added(), false, nil)
+	if _, all := step.(Update); all {
 		p.outcome = OutcomeUpdated
-		m.NotKept = Curable(Diff(lb, answer.Step.Request), RemedyUpdate)
+		m.NotKept = Curable(Diff(lb, change.Request), RemedyUpdate)
 	}
-	if answer.Step.Drift && p.last() == answer {
+	if change.Drift && p.last() == answer {
 		p.plan.Repaired = p.outcome
-		if others := slices.DeleteFunc(slices.Clone(answer.Step.Differences), func(d Difference) bool { return d.Field == FieldDroplets }); len(others) > 0 {
+		if others := slices.DeleteFunc(slices.Clone(change.Differences), func(d Difference) bool { return d.Field == FieldDroplets }); len(others) > 0 {
 			// New and lost Nodes are everyday life and not told.
 			p.plan.Said = append(p.plan.Said, normal(ReasonRepaired, fmt.Sprintf("%s was changed elsewhere and is repaired: %s", lb, Texts(others))))
 		}

@@ -131,12 +131,11 @@ func (p *planning) unfitByList(r Request, observed *Observed) map[int]reason {
 	return found
 }
 
-// learn learns from a step that DigitalOcean took or refused, with its words, and reports whether the next request is
-// another one. After a refusal the lists are looked at first. After a success what is held back is tried soon: twice as
+// learn learns from a request with new targets, and settings, that DigitalOcean took or refused, with its words, and
+// reports whether the next request is another one. After a refusal the lists are looked at first. After a success what is held back is tried soon: twice as
 // many at a time, or half of them after a request without new targets.
-func (p *planning) learn(s Step, refused *Trouble) bool {
-	m, sent := &p.plan.Memory, len(s.Added)
-	settings := s.Settings()
+func (p *planning) learn(added []int, settings bool, refused *Trouble) bool {
+	m, sent := &p.plan.Memory, len(added)
 	switch {
 	case refused == nil && p.held == 0:
 		m.Suspect = p.unfit
@@ -149,13 +148,13 @@ func (p *planning) learn(s Step, refused *Trouble) bool {
 	case sent == 0:
 		m.Trial.On = false // it is not for a target
 		return false
-	case !m.Trial.On && s.Kind == StepUpdate && settings:
+	case !m.Trial.On && settings:
 		m.Trial.On, m.Trial.Most = true, 0
 	case sent == 1:
 		if m.Trial.Refused == nil {
 			m.Trial.Refused = map[int]RefusedTarget{}
 		}
-		m.Trial.Refused[s.Added[0]] = RefusedTarget{p.Now, refused.Said}
+		m.Trial.Refused[added[0]] = RefusedTarget{p.Now, refused.Said}
 	default:
 		m.Trial.On, m.Trial.Most = true, sent/2
 	}

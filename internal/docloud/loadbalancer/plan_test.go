@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
@@ -74,8 +75,8 @@ func (s *stage) pass(t interface{ Fatalf(string, ...any) }, intent loadbalancer.
 			s.memory = w.Memory
 			return *plan.End, nil
 		case plan.Step != nil:
-			s.steps = append(s.steps, *plan.Step)
-			answer := s.take(*plan.Step)
+			s.steps = append(s.steps, plan.Step)
+			answer := s.take(plan.Step)
 			if s.dies > 0 && len(s.steps) == s.dies {
 				s.memory = loadbalancer.Memory{}
 				return loadbalancer.End{}, errDied
@@ -141,30 +142,35 @@ func (s *stage) list() []loadbalancer.Observed {
 
 // take does what a step says.
 func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
-	answer, lb := loadbalancer.Answer{Step: step, LoadBalancer: step.LoadBalancer}, step.LoadBalancer
+	answer := loadbalancer.Answer{Step: step}
 	changed := s.service.DeepCopy()
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}
-	switch step.Kind {
-	case loadbalancer.StepAnnotate:
+	set := func(c metav1.Condition) {
+		meta.RemoveStatusCondition(&changed.Status.Conditions, c.Type)
+		meta.SetStatusCondition(&changed.Status.Conditions, c)
+	}
+	is := func(lb loadbalancer.Observed) { s.account[lb.ID], answer.LoadBalancer = lb, lb }
+	switch step := step.(type) {
+	case loadbalancer.Annotate:
 		maps.Copy(changed.Annotations, step.Annotations)
-	case loadbalancer.StepShowStatus:
+	case loadbalancer.ShowStatus:
 		changed.Status.LoadBalancer = step.Status
-	case loadbalancer.StepDropAttempt:
+	case loadbalancer.DropAttempt:
 		meta.RemoveStatusCondition(&changed.Status.Conditions, loadbalancer.ConditionAttempted)
-	case loadbalancer.StepRecord:
+	case loadbalancer.Record:
 		meta.RemoveStatusCondition(&changed.Status.Conditions, loadbalancer.ConditionAttempted)
-		meta.RemoveStatusCondition(&changed.Status.Conditions, step.Condition.Type)
-		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
-	case loadbalancer.StepNoteAttempt, loadbalancer.StepCondition:
-		meta.RemoveStatusCondition(&changed.Status.Conditions, step.Condition.Type)
-		meta.SetStatusCondition(&changed.Status.Conditions, step.Condition)
-		if s.meanwhile != nil && step.Kind == loadbalancer.StepNoteAttempt {
+		set(step.Condition)
+	case loadbalancer.SetCondition:
+		set(step.Condition)
+	case loadbalancer.NoteAttempt:
+		set(step.Condition)
+		if s.meanwhile != nil {
 			s.meanwhile(changed)
 			s.meanwhile = nil
 		}
-	case loadbalancer.StepCreate:
+	case loadbalancer.Create:
 		for _, other := range s.account {
 			if other.Name == step.Request.Name {
 				if s.lost {
@@ -176,27 +182,29 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 			}
 		}
 		s.made++
-		lb = keeps(step.Request)
+		lb := keeps(step.Request)
 		lb.ID = fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)
 		lb.IP, lb.CreatedAt = fmt.Sprintf("203.0.113.%d", s.made), s.now
-		s.account[lb.ID], answer.LoadBalancer = lb, lb
+		is(lb)
 		if s.lost {
 			s.lost = false
 			answer.Trouble = &loadbalancer.Trouble{Err: errors.New("no response"), Kind: loadbalancer.Unanswered}
 		}
-	case loadbalancer.StepUpdate:
-		now := keeps(step.Request)
+	case loadbalancer.Update:
+		now, lb := keeps(step.Request), step.LoadBalancer
 		now.ID, now.IP, now.CreatedAt = lb.ID, lb.IP, lb.CreatedAt
-		s.account[lb.ID], answer.LoadBalancer = now, now
-	case loadbalancer.StepAddTargets:
+		is(now)
+	case loadbalancer.AddTargets:
+		lb := step.LoadBalancer
 		lb.DropletIDs = slices.Concat(lb.DropletIDs, step.Droplets)
-		s.account[lb.ID], answer.LoadBalancer = lb, lb
-	case loadbalancer.StepRemoveTargets:
+		is(lb)
+	case loadbalancer.RemoveTargets:
+		lb := step.LoadBalancer
 		lb.DropletIDs = slices.DeleteFunc(slices.Clone(lb.DropletIDs), func(id int) bool { return slices.Contains(step.Droplets, id) })
-		s.account[lb.ID], answer.LoadBalancer = lb, lb
-	case loadbalancer.StepDelete:
-		delete(s.account, lb.ID)
-	default:
+		is(lb)
+	case loadbalancer.Delete:
+		delete(s.account, step.LoadBalancer.ID)
+	case loadbalancer.OrderCertificate:
 	}
 	s.service = changed
 	return answer
@@ -206,9 +214,9 @@ func (s *stage) take(step loadbalancer.Step) loadbalancer.Answer {
 func writes(steps []loadbalancer.Step) int {
 	n := 0
 	for _, step := range steps {
-		switch step.Kind {
-		case loadbalancer.StepAnnotate, loadbalancer.StepNoteAttempt, loadbalancer.StepDropAttempt, loadbalancer.StepShowStatus,
-			loadbalancer.StepCondition, loadbalancer.StepRecord:
+		switch step.(type) {
+		case loadbalancer.Annotate, loadbalancer.NoteAttempt, loadbalancer.DropAttempt, loadbalancer.ShowStatus,
+			loadbalancer.SetCondition, loadbalancer.Record:
 		default:
 			n++
 		}
@@ -332,7 +340,7 @@ func TestPlansAreMinimal(t *testing.T) {
 		pods["node-4"] = pods["node-1"] || pods["node-2"] || pods["node-3"] // without a pod it is not a target where others have one
 		s.in.Nodes, s.steps = nodes(v4(1), v4(2), v4(3), v4(4)), nil
 		s.settle(t)
-		if len(s.steps) != 1 || s.steps[0].Kind != loadbalancer.StepAddTargets || !slices.Equal(s.steps[0].Droplets, []int{4}) {
+		if add, ok := s.steps[0].(loadbalancer.AddTargets); len(s.steps) != 1 || !ok || !slices.Equal(add.Droplets, []int{4}) {
 			t.Fatalf("one Node has come: %+v", s.steps)
 		}
 		s.steps = nil
@@ -400,7 +408,7 @@ func TestALoadBalancerThatListsHideIsNotMadeTwice(t *testing.T) {
 	s.service.Annotations[annotation.Name] = "new"
 	s.now = s.now.Add(10 * time.Minute)
 	retried("the name is taken")
-	if last := s.steps[len(s.steps)-1]; last.Request.Name != "old" || len(s.account) != 1 {
+	if last, _ := s.steps[len(s.steps)-1].(loadbalancer.Create); last.Request.Name != "old" || len(s.account) != 1 {
 		t.Fatalf("%+v, %d load balancers", last, len(s.account))
 	}
 	s.now = s.now.Add(10 * time.Minute)
@@ -426,12 +434,12 @@ func TestARenameAfterADeathKeepsTheLoadBalancer(t *testing.T) {
 		s.service.Annotations[annotation.Name] = "second"
 		end, _ := s.settle(t)
 		if end.Refusal != nil || len(s.account) != 1 || loadbalancer.HandedOver(s.service, *end.LoadBalancer) {
-			t.Errorf("died after %s: %+v, %d load balancers", s.steps[dies-1].Kind, end, len(s.account))
+			t.Errorf("died after %s: %+v, %d load balancers", s.steps[dies-1], end, len(s.account))
 		}
 		s.memory = loadbalancer.Memory{} // it dies again
 		s.service.Annotations[annotation.Name] = "third"
 		if end, err := s.pass(t, loadbalancer.Remove); err != nil || end.Outcome != loadbalancer.OutcomeDeleted {
-			t.Errorf("died after %s, then deleted: %+v, %v", s.steps[dies-1].Kind, end, err)
+			t.Errorf("died after %s, then deleted: %+v, %v", s.steps[dies-1], end, err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ const ConditionHeld = "cloud.mooring.dev/LoadBalancerHeld"
 // is called by then and whatever its annotations say. With it the note of the attempt goes. It reports whether there is
 // nothing to write.
 func (p *planning) record(lb Observed) bool {
-	if recorded := p.answer(StepRecord); recorded != nil {
+	if recorded, _ := answer[Record](p); recorded != nil {
 		if recorded.Trouble != nil {
 			p.trouble(recorded.Trouble, "writing whose load balancer %s is", lb.ID)
 			return false
@@ -74,7 +74,7 @@ func (p *planning) record(lb Observed) bool {
 		}
 		c.LastTransitionTime = now.LastTransitionTime
 	}
-	p.step(Step{Kind: StepRecord, Condition: c})
+	p.step(Record{c})
 	return false
 }
 
@@ -109,13 +109,13 @@ func recordedAt(service *corev1.Service, o Observed) time.Time {
 // disproves is the step that takes the note of an attempt away since its response was no, and no earlier request under
 // the name may have been served: what gets the name from now on is another's. It reports whether there is something to
 // write.
-func (p *planning) disproves(answer *Answer) bool {
-	name := answer.Step.Request.Name
+func (p *planning) disproves(refused *Answer, name string) bool {
+	dropped, _ := answer[DropAttempt](p)
 	earlier := slices.ContainsFunc(p.plan.Memory.Attempted, func(a Attempt) bool { return a.Name == name })
-	if earlier || answer.Trouble.unsure() || !p.isNoted(name) || p.answer(StepDropAttempt) != nil {
+	if earlier || refused.Trouble.unsure() || !p.isNoted(name) || dropped != nil {
 		return false
 	}
-	p.step(Step{Kind: StepDropAttempt})
+	p.step(DropAttempt{})
 	return true
 }
 

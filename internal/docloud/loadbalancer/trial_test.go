@@ -38,28 +38,20 @@ func (l *tried) pass(made bool) bool {
 		observed = nil
 	}
 	p.fit(observed, &result)
-	step := Step{Kind: StepUpdate, LoadBalancer: Observed{DropletIDs: l.targets}, Request: result.Request}
-	for _, id := range result.Request.DropletIDs {
-		if !slices.Contains(l.targets, id) {
-			step.Added = append(step.Added, id)
-		}
-	}
-	if l.settings {
-		step.Differences = []Difference{{Field: FieldRegion}}
-	}
+	added := Change{LoadBalancer: Observed{DropletIDs: l.targets}, Request: result.Request}.added()
 	switch {
 	case made && !l.settings && slices.Equal(result.Request.DropletIDs, l.targets):
 		if p.held == 0 {
 			return false
 		}
-		p.learn(Step{}, nil)
-	case slices.ContainsFunc(step.Added, func(id int) bool { return l.bad[id] }):
+		p.learn(nil, false, nil)
+	case slices.ContainsFunc(added, func(id int) bool { return l.bad[id] }):
 		l.calls++
-		p.learn(step, &Trouble{Said: "no"})
+		p.learn(added, l.settings, &Trouble{Said: "no"})
 	default:
 		l.calls++
 		l.targets, l.settings = result.Request.DropletIDs, false
-		p.learn(step, nil)
+		p.learn(added, false, nil)
 	}
 	l.memory = p.plan.Memory
 	return true
@@ -129,8 +121,7 @@ func TestARefusedTargetIsTriedAgain(t *testing.T) {
 		t.Errorf("the targets are %v", l.targets)
 	}
 	p := &planning{plan: Plan{Memory: Memory{Suspect: true}}}
-	settings := Step{Kind: StepUpdate, Differences: []Difference{{Field: FieldRegion}}}
-	if p.learn(settings, &Trouble{Said: "no"}) || p.plan.Memory.Trial.On {
+	if p.learn(nil, true, &Trouble{Said: "no"}) || p.plan.Memory.Trial.On {
 		t.Error("a refusal of settings is taken for one of targets")
 	}
 }

@@ -42,7 +42,7 @@ func wait(turn, now time.Time, every time.Duration, burst int) time.Duration {
 // change of settings takes its turn.
 func (p *planning) holdBack(all []Difference) []Difference {
 	change, m := p.Pace.Change, &p.plan.Memory
-	if !(Step{Differences: all}).Settings() {
+	if !(Change{Differences: all}).Settings() {
 		return all
 	}
 	p.again = max(
@@ -59,9 +59,9 @@ func (p *planning) holdBack(all []Difference) []Difference {
 	return targetsFirst(all)
 }
 
-// Settings reports whether a step changes more than targets.
-func (s Step) Settings() bool {
-	return slices.ContainsFunc(s.Differences, func(d Difference) bool { return d.Field != FieldDroplets })
+// Settings reports whether more than targets is changed.
+func (c Change) Settings() bool {
+	return slices.ContainsFunc(c.Differences, func(d Difference) bool { return d.Field != FieldDroplets })
 }
 
 // targetsFirst are differences that one call cures without the settings: droplets that are missing, else those that are

@@ -58,7 +58,7 @@ func TestSettingsAreSentInTurn(t *testing.T) {
 func (s *stage) edits() int {
 	n := 0
 	for _, step := range s.steps {
-		if step.Settings() {
+		if c, ok := step.(loadbalancer.Changing); ok && c.Changed().Settings() {
 			n++
 		}
 	}

@@ -4,7 +4,6 @@
 package loadbalancer
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -186,14 +185,14 @@ func (w World) last() *Answer {
 	return &w.Answers[len(w.Answers)-1]
 }
 
-// answer is the newest answer to a step of one of these kinds, nil for none.
-func (w World) answer(kinds ...StepKind) *Answer {
-	for i := len(w.Answers) - 1; i >= 0; i-- {
-		if slices.Contains(kinds, w.Answers[i].Step.Kind) {
-			return &w.Answers[i]
+// answer is the newest answer to a step of a kind, and that step; nil for none.
+func answer[S Step](p *planning) (a *Answer, step S) {
+	for i := len(p.Answers) - 1; i >= 0; i-- {
+		if step, ok := p.Answers[i].Step.(S); ok {
+			return &p.Answers[i], step
 		}
 	}
-	return nil
+	return nil, step
 }
 
 // since is the [Demand.Since] of a list that begins after an answer.

@@ -79,13 +79,13 @@ type guard struct {
 	turns    *budget.Turns            // of GETs by ID, for all Nodes together
 	failures int                      // of GETs by ID in a row; none is made before notSoon
 	notSoon  time.Time
-	last     instance.Decision
+	last     instance.Plan
 	lastAt   time.Time
 	lastList *DropletList
 }
 
 // decide gives the verdict on all Nodes by what is known now, and makes it durable before anybody acts on it.
-func (g *guard) decide(ctx context.Context) (instance.Decision, error) {
+func (g *guard) decide(ctx context.Context) (instance.Plan, error) {
 	ctx, cancel := context.WithTimeout(doapi.Urgent(ctx, budget.Join), outsideTimeout)
 	defer cancel()
 	g.mu.Lock()
@@ -98,14 +98,14 @@ func (g *guard) decide(ctx context.Context) (instance.Decision, error) {
 	}
 	world, err := g.world(now, list)
 	if err != nil {
-		return instance.Decision{}, err
+		return instance.Plan{}, err
 	}
-	d := instance.Decide(world, g.config)
+	d := instance.MakePlan(world, g.config)
 	if d.Record || grew(world.Memory, d.Memory) {
 		if err := g.keep(ctx, world, d); err != nil {
 			g.recordErr = err
 			world.Current = instance.Account{}
-			d = instance.Decide(world, g.config)
+			d = instance.MakePlan(world, g.config)
 		}
 	}
 	g.explain(&d)
@@ -182,7 +182,7 @@ func grew(before, after instance.Memory) bool {
 }
 
 // keep writes what a decision asks to remember. Lock held.
-func (g *guard) keep(ctx context.Context, w instance.World, d instance.Decision) error {
+func (g *guard) keep(ctx context.Context, w instance.World, d instance.Plan) error {
 	next := accountRecord{Account: w.Recorded, Memory: d.Memory, Token: g.recorded.Token}
 	if d.Record {
 		next.Account = w.Current
@@ -196,7 +196,7 @@ func (g *guard) keep(ctx context.Context, w instance.World, d instance.Decision)
 }
 
 // explain gives the true reason where the account was withheld from the decision. Lock held.
-func (g *guard) explain(d *instance.Decision) {
+func (g *guard) explain(d *instance.Plan) {
 	var why string
 	switch {
 	case g.recordErr != nil:

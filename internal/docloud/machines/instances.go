@@ -356,7 +356,7 @@ func because(v instance.Verdict, listErr error) instance.Verdict {
 }
 
 // wanted returns which droplets to ask for on behalf of one Node: its own, or, where nothing is visible, those that show whether that is so.
-func wanted(d instance.Decision, v instance.Verdict) []int {
+func wanted(d instance.Plan, v instance.Verdict) []int {
 	if d.Trust == instance.NothingVisible {
 		return d.Ask
 	}

@@ -129,7 +129,7 @@ func (r *reporter) start(events record.EventRecorder) {
 }
 
 // trust notes the state of trust, and logs it when it changes.
-func (r *reporter) trust(d instance.Decision) {
+func (r *reporter) trust(d instance.Plan) {
 	r.mu.Lock()
 	changed := r.state != d.Trust
 	r.state, r.why = d.Trust, d.Message

@@ -14,35 +14,39 @@ import (
 	"github.com/mooring-dev/mooring/internal/assumed"
 )
 
-// Do is what is to be done next.
-type Do int
+// Step is what is to be done next for a volume to be. After each the world is observed again. The set of steps is closed: only the types below
+// implement it.
+//
+//sumtype:decl
+type Step interface{ step() }
 
-// Steps. After each the world is observed again.
-const (
-	// Nothing is to be done: what was asked for is there.
-	Nothing Do = iota
-	// MakeSnapshot copies the source of a clone.
-	MakeSnapshot
-	// MakeVolume creates the volume.
-	MakeVolume
-	// Grow resizes the volume to Step.Size.
-	Grow
-	// DropSnapshot removes the copy that a clone was made of.
-	DropSnapshot
-	// AttachIt and DetachIt change where the volume is, Step.Droplet.
-	AttachIt
-	DetachIt
+type (
+	// Found is nothing to do: the volume is there.
+	Found struct{ Volume Observed }
+	// MakeSnapshot copies the source of a clone under a name.
+	MakeSnapshot struct{ Name string }
+	// MakeVolume creates the volume of a size in GiB, of the snapshot of an ID, or empty.
+	MakeVolume struct {
+		Snapshot string
+		Size     int
+	}
+	// Grow resizes the volume to a size in GiB.
+	Grow struct {
+		Volume Observed
+		Size   int
+	}
+	// DropSnapshot removes the copy that a clone was made of, by its ID.
+	DropSnapshot struct {
+		Volume   Observed
+		Snapshot string
+	}
 )
 
-// Step is one change, and the object that it is made to.
-type Step struct {
-	Do       Do
-	Volume   Observed
-	Snapshot string // ID
-	Name     string // of a snapshot to be
-	Droplet  int
-	Size     int // GiB
-}
+func (Found) step()        {}
+func (MakeSnapshot) step() {}
+func (MakeVolume) step()   {}
+func (Grow) step()         {}
+func (DropSnapshot) step() {}
 
 // Errors, for errors.Is. Each is wrapped in a sentence.
 var (
@@ -88,23 +92,23 @@ func PlanCreate(w Want, volumes []Observed, snapshots []Snapshot) (Step, error) 
 	source, least := w.source(snapshots)
 	size, err := w.size(least)
 	if err != nil {
-		return Step{}, err
+		return nil, err
 	}
 	v, found := Named(volumes, w.Name, w.Region)
 	switch {
 	case !found && w.Clone != "" && source == "":
-		return Step{Do: MakeSnapshot, Name: CloneSnapshot(w.Name)}, nil
+		return MakeSnapshot{CloneSnapshot(w.Name)}, nil
 	case !found:
-		return Step{Do: MakeVolume, Snapshot: source, Size: size}, nil
+		return MakeVolume{source, size}, nil
 	case (w.Snapshot != "" || w.Clone != "") && v.Size < size && v.AttachedTo() == 0:
-		return Step{Do: Grow, Volume: v, Size: size}, nil
+		return Grow{v, size}, nil
 	case !w.Range.Holds(v.Size):
-		return Step{}, fmt.Errorf("volume %s of the name %s has %d GiB: it %w, %d bytes are required and the limit is %d (0 is none)",
+		return nil, fmt.Errorf("volume %s of the name %s has %d GiB: it %w, %d bytes are required and the limit is %d (0 is none)",
 			v.ID, v.Name, v.Size, ErrConflict, w.Range.Required, w.Range.Limit)
 	case w.Clone != "" && source != "":
-		return Step{Do: DropSnapshot, Volume: v, Snapshot: source}, nil
+		return DropSnapshot{v, source}, nil
 	}
-	return Step{Do: Nothing, Volume: v}, nil
+	return Found{v}, nil
 }
 
 // source returns the snapshot that the volume is made of, empty for none yet, and its size in GiB.
@@ -133,44 +137,42 @@ func (w Want) size(least int) (int, error) {
 	return least, nil
 }
 
-// PlanAttach returns the next step to have a volume on a droplet. A volume that another droplet has is never taken from it.
-func PlanAttach(v Observed, droplet int) (Step, error) {
+// Attaches reports whether a volume has to be attached for a droplet to have it. A volume that another droplet has is never taken from it.
+func Attaches(v Observed, droplet int) (bool, error) {
 	switch at := v.AttachedTo(); at {
-	case droplet:
-		return Step{Do: Nothing, Volume: v}, nil
-	case 0:
-		return Step{Do: AttachIt, Volume: v, Droplet: droplet}, nil
+	case droplet, 0:
+		return at == 0, nil
 	default:
-		return Step{}, fmt.Errorf("volume %s is %w, %d: it is not taken from there. If that droplet is off or lost, give its Node the taint "+
+		return false, fmt.Errorf("volume %s is %w, %d: it is not taken from there. If that droplet is off or lost, give its Node the taint "+
 			"node.kubernetes.io/out-of-service:NoExecute, and Kubernetes detaches the volume", v.Name, ErrElsewhere, at)
 	}
 }
 
-// PlanDetach returns the next step to take a volume from a droplet, or from whichever has it if droplet is 0. A volume that another one has is left there.
-func PlanDetach(v Observed, droplet int) Step {
-	at := v.AttachedTo()
-	if at == 0 || droplet != 0 && at != droplet {
-		return Step{Do: Nothing, Volume: v}
+// DetachesFrom returns which droplet has to lose a volume for a droplet not to have it, or none if droplet is 0; 0 for none. A volume that another one has
+// is left there.
+func DetachesFrom(v Observed, droplet int) int {
+	if at := v.AttachedTo(); droplet == 0 || at == droplet {
+		return at
 	}
-	return Step{Do: DetachIt, Volume: v, Droplet: at}
+	return 0
 }
 
-// PlanExpand returns the next step to a volume of at least a size.
-func PlanExpand(v Observed, r Range) (Step, error) {
+// GrowsTo returns the size in GiB to which a volume has to be resized for it to have at least a size, 0 if it has.
+func GrowsTo(v Observed, r Range) (int, error) {
 	if r.Required == 0 && r.Limit == 0 {
-		return Step{}, fmt.Errorf("%w: no size is given", ErrRange)
+		return 0, fmt.Errorf("%w: no size is given", ErrRange)
 	}
 	size, err := r.Pick()
 	if err != nil {
-		return Step{}, fmt.Errorf("%w: %w", ErrRange, err)
+		return 0, fmt.Errorf("%w: %w", ErrRange, err)
 	}
 	if r.Limit > 0 && v.Bytes() > r.Limit {
-		return Step{}, fmt.Errorf("%w: volume %s has %d GiB, and a volume never shrinks to the limit of %d bytes", ErrRange, v.Name, v.Size, r.Limit)
+		return 0, fmt.Errorf("%w: volume %s has %d GiB, and a volume never shrinks to the limit of %d bytes", ErrRange, v.Name, v.Size, r.Limit)
 	}
 	if v.Size >= size {
-		return Step{Do: Nothing, Volume: v}, nil
+		return 0, nil
 	}
-	return Step{Do: Grow, Volume: v, Size: size}, nil
+	return size, nil
 }
 
 // FindSnapshot returns the snapshot of a name. One of another volume is a conflict.

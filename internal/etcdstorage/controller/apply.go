@@ -27,36 +27,26 @@ import (
 
 // apply carries out one step.
 func (r *Reconciler) apply(ctx context.Context, s *scene, step operator.Step) error {
-	switch step.Kind {
-	case operator.Hold, operator.Unhold:
-		return r.hold(ctx, s, step.Kind == operator.Hold)
+	switch step := step.(type) {
+	case operator.Hold:
+		return r.hold(ctx, s, true)
+	case operator.Unhold:
+		return r.hold(ctx, s, false)
 	case operator.Bind:
-		return r.bind(ctx, s, step)
-	case operator.Apply, operator.TakeCA, operator.Recover, operator.Revoke:
-		return r.put(ctx, s, step, nil)
-	case operator.MakeCA, operator.IssueServing, operator.MakePassword:
-		data, err := r.draw(s, step)
-		if err != nil {
-			return err
-		}
-		return r.put(ctx, s, step, data)
-	case operator.DeliverBundle:
-		return r.deliver(ctx, s, step, map[string][]byte{v1alpha1.ServingCAKey: step.Bundle})
-	case operator.DeliverClient:
-		data, err := r.draw(s, step)
-		if err != nil {
-			return err
-		}
-		return r.deliver(ctx, s, step, data)
+		return r.bind(ctx, s, step.Core)
+	case operator.Apply, operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke, operator.IssueServing, operator.MakePassword:
+		return r.put(ctx, s, step)
+	case operator.DeliverBundle, operator.DeliverClient:
+		return r.deliver(ctx, s, step)
 	case operator.Withdraw:
-		return r.withdraw(ctx, step)
+		return r.withdraw(ctx, step.Destination)
 	case operator.Remove:
 		return r.remove(ctx, step)
 	case operator.Claim, operator.Release, operator.Forget, operator.EnsureUser, operator.RetireUsers, operator.DeleteKeys, operator.DeleteRecords,
 		operator.RevokeLeases:
 		return r.inCore(ctx, s, step)
 	}
-	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
+	return fmt.Errorf("%s: there is no such kind of step", operator.Kind(step))
 }
 
 // inCore carries out a step in the core etcd.
@@ -66,7 +56,7 @@ func (r *Reconciler) inCore(ctx context.Context, s *scene, step operator.Step) e
 	if err := s.core.At(ctx, s.world.Core.ClusterID); err != nil {
 		return err
 	}
-	switch step.Kind {
+	switch step := step.(type) {
 	case operator.Claim:
 		revision, err := s.core.Claim(ctx, step)
 		if err == nil {
@@ -89,15 +79,17 @@ func (r *Reconciler) inCore(ctx context.Context, s *scene, step operator.Step) e
 		return s.core.DeleteKeys(ctx, step.Owner)
 	case operator.DeleteRecords:
 		return s.core.DeleteRecords(ctx, step.Owner)
-	default:
+	case operator.RevokeLeases:
 		return s.core.RevokeLeases(ctx, step.Owner, step.Leases)
+	default:
+		return fmt.Errorf("%s: this is not a step in the core", operator.Kind(step))
 	}
 }
 
 // draw makes what a step needs that cannot be planned: keys, certificates, passwords.
 func (r *Reconciler) draw(s *scene, step operator.Step) (map[string][]byte, error) {
 	now := s.world.Now
-	switch step.Kind {
+	switch step := step.(type) {
 	case operator.MakeCA:
 		ca, err := pki.NewCA(r.Random, now, operator.ProxyName(s.world.Storage.Name), step.Purpose, step.Generation, step.Validity)
 		if err != nil {
@@ -113,39 +105,46 @@ func (r *Reconciler) draw(s *scene, step operator.Step) (map[string][]byte, erro
 			operator.PasswordKey(step.Number): []byte(base64.RawURLEncoding.EncodeToString(raw)),
 			operator.MadeKey(step.Number):     []byte(now.UTC().Format(time.RFC3339)),
 		}, nil
+	case operator.IssueServing:
+		return step.Draw(r.Random, now)
+	case operator.DeliverClient:
+		return step.Draw(r.Random, now)
+	case operator.DeliverBundle:
+		return map[string][]byte{v1alpha1.ServingCAKey: step.Bundle}, nil
 	default:
-		pair, err := step.CA.Issue(r.Random, now, step.Leaf, step.Validity)
-		if err != nil {
-			return nil, err
-		}
-		return map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key}, nil
+		return nil, nil // nothing is drawn
 	}
 }
 
 // put applies an object of the operator's own (server-side apply). One that is there already must still be the one that was looked at; over that the
 // operator's fields are enforced. One that was not there is not forced: if somebody has made one meanwhile with other contents, that is a conflict.
-func (r *Reconciler) put(ctx context.Context, s *scene, step operator.Step, drawn map[string][]byte) error {
-	object := (&unstructured.Unstructured{Object: step.Content}).DeepCopy()
+func (r *Reconciler) put(ctx context.Context, s *scene, step operator.Step) error {
+	drawn, err := r.draw(s, step)
+	if err != nil {
+		return err
+	}
+	write := operator.WriteOf(step)
+	object := (&unstructured.Unstructured{Object: write.Content}).DeepCopy()
 	for key, value := range drawn {
 		if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(value), "data", key); err != nil {
 			return err
 		}
 	}
 	options := []client.ApplyOption{FieldOwner}
-	if step.UID != "" {
-		object.SetUID(types.UID(step.UID))
-		object.SetResourceVersion(step.ResourceVersion)
+	if write.UID != "" {
+		object.SetUID(types.UID(write.UID))
+		object.SetResourceVersion(write.ResourceVersion)
 		options = append(options, client.ForceOwnership)
 	}
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
-		return fmt.Errorf("applying %s: %w", step.Object, err)
+		return fmt.Errorf("applying %s: %w", write.Object, err)
 	}
-	s.world.Put(step.Ref, object.Object)
+	s.world.Put(write.Ref, object.Object)
 	return nil
 }
 
 // remove deletes an object of the operator's own, that one and no other of its name.
-func (r *Reconciler) remove(ctx context.Context, step operator.Step) error {
+func (r *Reconciler) remove(ctx context.Context, step operator.Remove) error {
 	object := blank(schema.FromAPIVersionAndKind(step.Ref.APIVersion, step.Ref.Kind), r.Settings.Namespace, step.Ref.Name)
 	uid := types.UID(step.UID)
 	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -156,8 +155,12 @@ func (r *Reconciler) remove(ctx context.Context, step operator.Step) error {
 }
 
 // deliver writes the operator's own keys into a ConfigMap or Secret of the tenant, and its mark. Nothing else of the object is touched.
-func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, data map[string][]byte) error {
-	d, values := step.Destination, map[string]any{}
+func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step) error {
+	data, err := r.draw(s, step)
+	if err != nil {
+		return err
+	}
+	d, values := operator.DestinationOf(step), map[string]any{}
 	for key, value := range data {
 		values[key] = string(value)
 		if d.Kind == operator.KindSecret {
@@ -184,15 +187,15 @@ func (r *Reconciler) deliver(ctx context.Context, s *scene, step operator.Step, 
 
 // withdraw takes away what was delivered. A Secret of type kubernetes.io/tls keeps its keys, empty. An object that is gone, or that may not
 // be written to any more, needs nothing.
-func (r *Reconciler) withdraw(ctx context.Context, step operator.Step) error {
+func (r *Reconciler) withdraw(ctx context.Context, d operator.Destination) error {
 	values := map[string]any{}
-	for _, key := range step.Destination.Keys() {
+	for _, key := range d.Keys() {
 		values[key] = nil
-		if step.Destination.TLS {
+		if d.TLS {
 			values[key] = ""
 		}
 	}
-	_, err := r.patchDestination(ctx, step.Destination, map[string]any{v1alpha1.DeliveredAnnotation: nil}, values)
+	_, err := r.patchDestination(ctx, d, map[string]any{v1alpha1.DeliveredAnnotation: nil}, values)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -240,10 +243,10 @@ func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
 }
 
 // bind records the core in the status, on its own and before the rest of the status: what is made from now on belongs to it.
-func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) error {
+func (r *Reconciler) bind(ctx context.Context, s *scene, core string) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": s.object.GetUID(), "resourceVersion": s.object.GetResourceVersion()},
-		"status":   v1alpha1.EtcdStorageStatus{Core: &v1alpha1.CoreBinding{ClusterID: step.Core}},
+		"status":   v1alpha1.EtcdStorageStatus{Core: &v1alpha1.CoreBinding{ClusterID: core}},
 	})
 	if err != nil {
 		return err
@@ -253,7 +256,7 @@ func (r *Reconciler) bind(ctx context.Context, s *scene, step operator.Step) err
 		return fmt.Errorf("recording the core in the status of EtcdStorage %s: %w", s.object.GetName(), err)
 	}
 	// Anyone who changes the image alone, or upgrades by Helm, which leaves kinds as they are, has a kind that drops what it does not know.
-	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != step.Core {
+	if is, _, _ := unstructured.NestedString(object.Object, "status", "core", "clusterID"); is != core {
 		r.Log.Info("The kind EtcdStorage is of an earlier version and keeps no status.core: only the record in the core binds it until its CustomResourceDefinition is updated")
 		r.mu.Lock()
 		r.lackedCore = r.Clock.Now()

@@ -98,22 +98,29 @@ type trouble struct {
 
 // on is the condition to which the failed write belongs, alongside Ready; "" for those of the finalizer and of a deletion.
 func (t trouble) on() string {
-	switch t.step.Kind {
+	switch step := t.step.(type) {
 	case operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke, operator.IssueServing, operator.DeliverBundle, operator.DeliverClient:
 		return v1alpha1.ConditionCertificatesReady
 	case operator.Claim, operator.Bind, operator.EnsureUser, operator.RetireUsers, operator.Release, operator.Forget, operator.DeleteKeys, operator.DeleteRecords, operator.RevokeLeases:
 		return v1alpha1.ConditionCoreReachable
 	case operator.MakePassword:
 		return v1alpha1.ConditionDeployed
-	case operator.Apply, operator.Remove:
-		switch t.step.Ref.Kind {
-		case operator.KindSecret, operator.KindConfigMap, operator.KindCertificate:
-			return v1alpha1.ConditionCertificatesReady
-		}
-		return v1alpha1.ConditionDeployed
+	case operator.Apply:
+		return onObject(step.Ref)
+	case operator.Remove:
+		return onObject(step.Ref)
 	case operator.Hold, operator.Unhold, operator.Withdraw:
 	}
 	return ""
+}
+
+// onObject is the condition to which a write of an object belongs.
+func onObject(ref operator.Ref) string {
+	switch ref.Kind {
+	case operator.KindSecret, operator.KindConfigMap, operator.KindCertificate:
+		return v1alpha1.ConditionCertificatesReady
+	}
+	return v1alpha1.ConditionDeployed
 }
 
 // instead is the verdict of a condition, unless the failed write belongs to it.
@@ -261,8 +268,8 @@ func certificates(s *scene, plan operator.Plan, failed trouble) verdict {
 		return no(reasonExpired, message)
 	}
 	for _, c := range plan.Certificates {
-		if len(c.Decision.Actions) > 0 {
-			return no(reasonPending, c.Decision.Actions[0].Reason)
+		if len(c.Plan.Steps) > 0 {
+			return no(reasonPending, c.Plan.Steps[0].Because())
 		}
 	}
 	return yes(reasonIssued, "")
@@ -276,15 +283,15 @@ func rotation(s *scene, plan operator.Plan) verdict {
 		return unknown(reasonPending, "the CAs are checked when the problem in the condition Ready is solved")
 	}
 	for _, c := range plan.Certificates {
-		if c.Decision.Rotating {
-			message := fmt.Sprintf("two generations of the %s CA are trusted; generation %d signs", c.Purpose, c.Decision.Issuer)
+		if c.Plan.Rotating {
+			message := fmt.Sprintf("two generations of the %s CA are trusted; generation %d signs", c.Purpose, c.Plan.Issuer)
 			if c.Purpose == "serving" {
 				message += "; API servers that read the bundle at their start only must be restarted before the next one signs"
-				if at := c.Decision.Takeover; !at.IsZero() {
+				if at := c.Plan.Takeover; !at.IsZero() {
 					message += ", at " + at.UTC().Format(time.RFC3339)
 				}
 			}
-			return yes(reasonOverlap, strings.TrimSpace(message+"; "+c.Decision.Waiting))
+			return yes(reasonOverlap, strings.TrimSpace(message+"; "+c.Plan.Waiting))
 		}
 	}
 	return no(reasonSteady, "")

@@ -43,7 +43,7 @@ func serving(t *testing.T) *sight {
 	out := &sight{
 		s: &scene{object: &unstructured.Unstructured{Object: content}, record: &operator.CoreRecord{}},
 		plan: operator.Plan{Certificates: []operator.Certificates{
-			{Purpose: pki.Serving, Decision: pki.Decision{Issuer: 1}}, {Purpose: pki.Client, Decision: pki.Decision{Issuer: 1}},
+			{Purpose: pki.Serving, Plan: pki.Plan{Issuer: 1}}, {Purpose: pki.Client, Plan: pki.Plan{Issuer: 1}},
 		}},
 	}
 	out.s.health = operator.Health{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Members: []operator.CoreMember{{URL: "https://core:2379", Leader: true, Size: 1, InUse: 1, Quota: 1000}}}
@@ -88,7 +88,7 @@ func (g *sight) bounded() *v1alpha1.Quota {
 }
 
 func applying(kind string) operator.Step {
-	return operator.Step{Kind: operator.Apply, Ref: operator.Ref{Kind: kind}}
+	return operator.Apply{Write: operator.Write{Ref: operator.Ref{Kind: kind}}}
 }
 
 // A write that failed is told on the condition to which it belongs, and on Ready.
@@ -96,22 +96,22 @@ func TestWhereAFailedWriteIsTold(t *testing.T) {
 	t.Parallel()
 	for want, steps := range map[string][]operator.Step{
 		"CertificatesReady": {
-			{Kind: operator.MakeCA}, {Kind: operator.TakeCA}, {Kind: operator.Recover}, {Kind: operator.Revoke}, {Kind: operator.IssueServing}, {Kind: operator.DeliverBundle}, {Kind: operator.DeliverClient},
-			applying(operator.KindSecret), applying(operator.KindConfigMap), applying(operator.KindCertificate), {Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindCertificate}},
+			operator.MakeCA{}, operator.TakeCA{}, operator.Recover{}, operator.Revoke{}, operator.IssueServing{}, operator.DeliverBundle{}, operator.DeliverClient{},
+			applying(operator.KindSecret), applying(operator.KindConfigMap), applying(operator.KindCertificate), operator.Remove{Ref: operator.Ref{Kind: operator.KindCertificate}},
 		},
 		"Deployed": {
-			{Kind: operator.MakePassword}, applying(operator.KindDeployment), applying(operator.KindService), applying(operator.KindBudget), applying(operator.KindNetworkPolicy),
-			{Kind: operator.Remove, Ref: operator.Ref{Kind: operator.KindNetworkPolicy}},
+			operator.MakePassword{}, applying(operator.KindDeployment), applying(operator.KindService), applying(operator.KindBudget), applying(operator.KindNetworkPolicy),
+			operator.Remove{Ref: operator.Ref{Kind: operator.KindNetworkPolicy}},
 		},
 		"CoreReachable": {
-			{Kind: operator.Claim}, {Kind: operator.Bind}, {Kind: operator.EnsureUser}, {Kind: operator.RetireUsers}, {Kind: operator.Release}, {Kind: operator.Forget}, {Kind: operator.DeleteKeys},
-			{Kind: operator.DeleteRecords}, {Kind: operator.RevokeLeases},
+			operator.Claim{}, operator.Bind{}, operator.EnsureUser{}, operator.RetireUsers{}, operator.Release{}, operator.Forget{}, operator.DeleteKeys{},
+			operator.DeleteRecords{}, operator.RevokeLeases{},
 		},
-		"": {{Kind: operator.Hold}, {Kind: operator.Unhold}, {Kind: operator.Withdraw}},
+		"": {operator.Hold{}, operator.Unhold{}, operator.Withdraw{}},
 	} {
 		for _, step := range steps {
 			if got := (trouble{step, "x"}).on(); got != want {
-				t.Errorf("%s %s: %q, want %q", step.Kind, step.Ref.Kind, got, want)
+				t.Errorf("%#v: %q, want %q", step, got, want)
 			}
 		}
 	}
@@ -147,14 +147,14 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"CertificatesReady", "False", "CertManagerMissing", "install cert-manager", func(g *sight) { g.refused(operator.ReasonNoCertManager, "install cert-manager") }},
 		{"CertificatesReady", "False", "IssuerNotReady", "describe issuer", func(g *sight) { g.refused(operator.ReasonIssuerNotReady, "describe issuer") }},
 		{"CertificatesReady", "False", "UnusableCA", "name another", func(g *sight) { g.refused(operator.ReasonUnusableCA, "name another") }},
-		{"CertificatesReady", "False", "Pending", "it is worn", func(g *sight) { g.plan.Certificates[1].Decision.Actions = []pki.Action{{Reason: "it is worn"}} }},
+		{"CertificatesReady", "False", "Pending", "it is worn", func(g *sight) { g.plan.Certificates[1].Plan.Steps = []pki.Step{pki.MakeCA{Reason: "it is worn"}} }},
 		{"CertificatesReady", "False", "Pending", "no CA has been created yet: the core etcd must respond first, see CoreReachable", unreachable},
-		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
+		{"CertificatesReady", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{operator.MakeCA{}, "forbidden"} }},
 		{"CertificatesReady", "True", "Issued", "", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
 		{"Deployed", "False", "WriteFailed", "forbidden", func(g *sight) { g.failed = trouble{applying(operator.KindDeployment), "forbidden"} }},
-		{"Deployed", "True", "Deployed", "3 of 3", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "forbidden"} }},
+		{"Deployed", "True", "Deployed", "3 of 3", func(g *sight) { g.failed = trouble{operator.MakeCA{}, "forbidden"} }},
 		{"ProxyReady", "True", "Available", "3 of 3", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
-		{"CoreReachable", "False", "WriteFailed", "permission denied", func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.EnsureUser}, "permission denied"} }},
+		{"CoreReachable", "False", "WriteFailed", "permission denied", func(g *sight) { g.failed = trouble{operator.EnsureUser{}, "permission denied"} }},
 		{"CoreReachable", "True", "Reachable", "", func(g *sight) { g.failed = trouble{applying(operator.KindService), "forbidden"} }},
 		{"CertificatesReady", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"ProxyReady", "True", "Available", "3 of 3 proxies are ready", func(*sight) {}},
@@ -206,9 +206,9 @@ func TestEachConditionWithEachStatus(t *testing.T) {
 		{"RotationInProgress", "False", "Steady", "", func(*sight) {}},
 		{"RotationInProgress", "True", "Overlap", "two generations of the serving CA are trusted; generation 1 signs; API servers that read the bundle at their start only must be restarted before the next one signs; waits for x",
 			func(g *sight) {
-				g.plan.Certificates[0].Decision.Rotating, g.plan.Certificates[0].Decision.Waiting = true, "waits for x"
+				g.plan.Certificates[0].Plan.Rotating, g.plan.Certificates[0].Plan.Waiting = true, "waits for x"
 			}},
-		{"RotationInProgress", "True", "Overlap", "two generations of the client CA are trusted; generation 1 signs", func(g *sight) { g.plan.Certificates[1].Decision.Rotating = true }},
+		{"RotationInProgress", "True", "Overlap", "two generations of the client CA are trusted; generation 1 signs", func(g *sight) { g.plan.Certificates[1].Plan.Rotating = true }},
 		{"RotationInProgress", "Unknown", "Pending", "when the problem in the condition Ready is solved", unreachable},
 		{"RotationInProgress", "False", "Deleting", "", func(g *sight) { g.deleted() }},
 		{"Conflict", "False", "NoConflict", "", func(*sight) {}},

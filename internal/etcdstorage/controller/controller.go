@@ -255,7 +255,7 @@ func decide(s *scene) plan {
 	if s.outdated {
 		return plan{Unread: s.failed}
 	}
-	s.plan = operator.Make(s.world)
+	s.plan = operator.MakePlan(s.world)
 	return plan{Steps: s.plan.Steps, Again: true}
 }
 
@@ -263,7 +263,7 @@ func decide(s *scene) plan {
 // which that is not known, makes the scene outdated.
 func (r *Reconciler) step(ctx context.Context, s *scene, step operator.Step) error {
 	err := r.try(ctx, s, step)
-	if s.steps++; err != nil || !foldable(step.Kind) || s.steps >= mostSteps {
+	if s.steps++; err != nil || !foldable(step) || s.steps >= mostSteps {
 		s.outdated = true
 	}
 	if o := reconcile.OutcomeOf(err); err != nil && o != reconcile.Conflict && o != reconcile.Gone {
@@ -281,8 +281,8 @@ func (r *Reconciler) try(ctx context.Context, s *scene, step operator.Step) erro
 	if errors.Is(err, core.ErrConflict) {
 		err = reconcile.As(reconcile.Conflict, err)
 	}
-	d := step.Destination
-	r.Metrics.wrote(string(step.Kind), d.Name != "", err)
+	d := operator.DestinationOf(step)
+	r.Metrics.wrote(operator.Kind(step), d.Name != "", err)
 	switch {
 	case d.Name != "" && apierrors.IsForbidden(err):
 		verb := "patch"
@@ -299,7 +299,7 @@ func (r *Reconciler) try(ctx context.Context, s *scene, step operator.Step) erro
 	if r.Wrote != nil {
 		r.Wrote(step, true)
 	}
-	r.Log.Info("Done", "etcdStorage", s.object.GetName(), "step", string(step.Kind), "object", step.Object, "reason", step.Reason)
+	r.Log.Info("Done", "etcdStorage", s.object.GetName(), "step", operator.Kind(step), "object", step.What().Object, "reason", step.What().Reason)
 	r.event(s.object, step)
 	return nil
 }

@@ -23,23 +23,33 @@ import (
 // Which steps are told in Events, and with which reasons, which are a contract with anyone who watches them.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[operator.Kind]string{
-		operator.Claim: "Claimed", operator.MakeCA: "CACreated", operator.TakeCA: "CATaken", operator.Revoke: "ClientRevoked", operator.Recover: "CAKeysLost", operator.IssueServing: "CertificateIssued", operator.DeliverClient: "CertificateIssued",
-		operator.EnsureUser: "UserCreated", operator.RetireUsers: "UserRemoved", operator.Release: "DataRetained", operator.Forget: "DataDeleted",
-		operator.Hold: "", operator.Unhold: "", operator.Bind: "", operator.Apply: "", operator.DeliverBundle: "", operator.Withdraw: "", operator.MakePassword: "",
-		operator.Remove: "", operator.DeleteKeys: "", operator.DeleteRecords: "", operator.RevokeLeases: "",
+	what := operator.About{Object: "what", Reason: "why"}
+	write, record, delivery := operator.Write{About: what}, operator.Record{About: what}, operator.Delivery{About: what}
+	for want, steps := range map[string][]operator.Step{
+		"Normal Claimed what: why\n":           {operator.Claim{Record: record}},
+		"Normal CACreated what: why\n":         {operator.MakeCA{Write: write}},
+		"Normal CATaken what: why\n":           {operator.TakeCA{Write: write}},
+		"Normal ClientRevoked what: why\n":     {operator.Revoke{Write: write}},
+		"Warning CAKeysLost what: why\n":       {operator.Recover{Write: write}},
+		"Normal CertificateIssued what: why\n": {operator.IssueServing{Write: write}, operator.DeliverClient{Delivery: delivery}},
+		"Normal UserCreated what: why\n":       {operator.EnsureUser{About: what}},
+		"Normal UserRemoved what: why\n":       {operator.RetireUsers{About: what}},
+		"Normal DataRetained what: why\n":      {operator.Release{Record: record}},
+		"Normal DataDeleted what: why\n":       {operator.Forget{Record: record}},
+		"": {
+			operator.Hold{}, operator.Unhold{}, operator.Bind{}, operator.Apply{}, operator.DeliverBundle{}, operator.Withdraw{},
+			operator.MakePassword{}, operator.Remove{}, operator.DeleteKeys{}, operator.DeleteRecords{}, operator.RevokeLeases{},
+		},
 	} {
-		recorder := events.NewFakeRecorder(10)
-		r := New(Options{Events: recorder})
-		r.event(serving(t).s.object, operator.Step{Kind: kind, Object: "what", Reason: "why"})
-		if want != "" {
-			want = map[bool]string{true: "Warning ", false: "Normal "}[kind == operator.Recover] + want + " what: why\n"
-		}
-		if got := drain(recorder); got != want {
-			t.Errorf("%s: %q, want %q", kind, got, want)
+		for _, step := range steps {
+			recorder := events.NewFakeRecorder(10)
+			New(Options{Events: recorder}).event(serving(t).s.object, step)
+			if got := drain(recorder); got != want {
+				t.Errorf("%s: %q, want %q", operator.Kind(step), got, want)
+			}
 		}
 	}
-	New(Options{}).event(serving(t).s.object, operator.Step{Kind: operator.Claim}) // without a recorder
+	New(Options{}).event(serving(t).s.object, operator.Claim{}) // without a recorder
 }
 
 // Which conditions are told of when they change, and in which direction: what became bad, once, and not what a new tenant has not got yet.

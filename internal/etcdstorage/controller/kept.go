@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"maps"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +24,14 @@ import (
 const mostSteps = 50
 
 // foldable reports whether it is known what a step makes.
-func foldable(kind operator.Kind) bool {
-	return slices.Contains([]operator.Kind{
-		operator.Hold, operator.Claim, operator.Bind, operator.Apply, operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke,
-		operator.IssueServing, operator.DeliverBundle, operator.DeliverClient, operator.MakePassword, operator.EnsureUser,
-	}, kind)
+func foldable(step operator.Step) bool {
+	switch step.(type) {
+	case operator.Hold, operator.Claim, operator.Bind, operator.Apply, operator.MakeCA, operator.TakeCA, operator.Recover, operator.Revoke,
+		operator.IssueServing, operator.DeliverBundle, operator.DeliverClient, operator.MakePassword, operator.EnsureUser:
+		return true
+	default:
+		return false
+	}
 }
 
 // delivered takes in a destination as the API server returned it.

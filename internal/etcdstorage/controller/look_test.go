@@ -32,11 +32,11 @@ func TestWhenTheNextLookIs(t *testing.T) {
 	}{
 		"nothing to do":             {func(*sight) {}, r.Timing.Resync},
 		"a refusal":                 {func(g *sight) { g.plan.Refusals = []operator.Refusal{{Reason: operator.ReasonMissingPermission}} }, r.Timing.Retry},
-		"a certificate is missing":  {func(g *sight) { g.failed = trouble{operator.Step{Kind: operator.MakeCA}, "x"} }, r.Timing.Retry},
+		"a certificate is missing":  {func(g *sight) { g.failed = trouble{operator.MakeCA{}, "x"} }, r.Timing.Retry},
 		"pods are waited for":       {func(g *sight) { g.deleted(); g.plan.Waiting = "2 proxies still exist" }, r.Timing.Poll},
-		"a renewal within that":     {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Minute) }, time.Minute},
-		"a renewal after that":      {func(g *sight) { g.plan.Certificates[1].Decision.Next = g.s.world.Now.Add(time.Hour) }, r.Timing.Resync},
-		"a renewal that is overdue": {func(g *sight) { g.plan.Certificates[0].Decision.Next = g.s.world.Now.Add(-time.Hour) }, time.Millisecond},
+		"a renewal within that":     {func(g *sight) { g.plan.Certificates[1].Plan.Next = g.s.world.Now.Add(time.Minute) }, time.Minute},
+		"a renewal after that":      {func(g *sight) { g.plan.Certificates[1].Plan.Next = g.s.world.Now.Add(time.Hour) }, r.Timing.Resync},
+		"a renewal that is overdue": {func(g *sight) { g.plan.Certificates[0].Plan.Next = g.s.world.Now.Add(-time.Hour) }, time.Millisecond},
 	} {
 		g := serving(t)
 		c.change(g)

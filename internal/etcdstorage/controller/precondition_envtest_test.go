@@ -27,11 +27,11 @@ import (
 
 // meanwhile makes rounds, in which somebody else does something just before the step of this kind and object. What was decided must
 // not be written then: it is decided again.
-func (g *rig) meanwhile(name string, kind operator.Kind, object string, deed func()) {
+func (g *rig) meanwhile(name, kind, object string, deed func()) {
 	g.t.Helper()
 	did := false
 	g.r.Wrote = func(s operator.Step, done bool) {
-		if s.Kind == kind && s.Object == object && !done && !did {
+		if operator.Kind(s) == kind && s.What().Object == object && !done && !did {
 			did = true
 			deed()
 		}
@@ -53,7 +53,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	ctx := t.Context()
 
 	g.patch(name, `{"spec":{"priority":100}}`)
-	g.meanwhile(name, operator.Apply, "Deployment/etcd-"+name, func() {
+	g.meanwhile(name, "Apply", "Deployment/etcd-"+name, func() {
 		patch := []byte(`{"metadata":{"annotations":{"by":"another"}}}`)
 		if _, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Patch(ctx, "etcd-"+name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 		must.Do(t, g.admin.Patch(ctx, g.secret(ns, "client"), client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	merge(`{"data":{"tls.crt":null}}`)
-	g.meanwhile(name, operator.DeliverClient, "Secret "+ns+"/client", func() { merge(`{"metadata":{"annotations":{"by":"tenant"}}}`) })
+	g.meanwhile(name, "DeliverClient", "Secret "+ns+"/client", func() { merge(`{"metadata":{"annotations":{"by":"tenant"}}}`) })
 	if data := g.secret(ns, "client").Data; len(data["tls.crt"]) > 0 {
 		t.Error("what the tenant has changed was written to")
 	}
@@ -82,7 +82,7 @@ func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 
 	g.patch(name, `{"spec":{"networkPolicy":{"enabled":false}}}`)
 	policies := g.cluster.Client.NetworkingV1().NetworkPolicies(g.namespace)
-	g.meanwhile(name, operator.Remove, "NetworkPolicy/etcd-"+name, func() {
+	g.meanwhile(name, "Remove", "NetworkPolicy/etcd-"+name, func() {
 		must.Do(t, policies.Delete(ctx, "etcd-"+name, metav1.DeleteOptions{}))
 		if _, err := policies.Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -170,7 +170,7 @@ func times(plan operator.Plan) *v1alpha1.CertificateTimes {
 			ca, leaf = &out.ClientCA, &out.Client
 		}
 		for _, signer := range c.Signers {
-			if signer.Generation == c.Decision.Issuer {
+			if signer.Generation == c.Plan.Issuer {
 				*ca = stamp(signer.NotAfter())
 			}
 		}
@@ -253,23 +253,27 @@ func (r *Reconciler) event(object *unstructured.Unstructured, step operator.Step
 	if r.Events == nil {
 		return
 	}
-	reason := map[operator.Kind]string{
-		operator.Claim: eventClaimed, operator.MakeCA: eventCACreated, operator.TakeCA: eventCATaken, operator.Recover: eventCAKeysLost, operator.Revoke: eventClientRevoked,
-		operator.IssueServing: eventCertificateIssued, operator.DeliverClient: eventCertificateIssued,
-		operator.EnsureUser: eventUserCreated, operator.RetireUsers: eventUserRemoved, operator.Release: eventDataRetained, operator.Forget: eventDataDeleted,
-	}[step.Kind]
+	reason := map[string]string{
+		"Claim": eventClaimed, "MakeCA": eventCACreated, "TakeCA": eventCATaken, "Recover": eventCAKeysLost, "Revoke": eventClientRevoked,
+		"IssueServing": eventCertificateIssued, "DeliverClient": eventCertificateIssued,
+		"EnsureUser": eventUserCreated, "RetireUsers": eventUserRemoved, "Release": eventDataRetained, "Forget": eventDataDeleted,
+	}[operator.Kind(step)]
 	kind := corev1.EventTypeNormal
-	if step.Kind == operator.Recover {
+	if reason == eventCAKeysLost {
 		kind = corev1.EventTypeWarning
 	}
 	if reason != "" {
-		r.Events.Eventf(object, nil, kind, reason, action(step), "%s: %s", step.Object, step.Reason)
+		r.Events.Eventf(object, nil, kind, reason, action(step), "%s: %s", step.What().Object, step.What().Reason)
 	}
 }
 
 // action tells Events apart: those of one reason and action are one Event that is counted, with the text of the first.
 func action(step operator.Step) string {
 	const most = 128 // of the kind Event
-	out := strings.TrimSpace(string(step.Kind) + " " + string(step.Purpose) + " " + step.Destination.Name)
+	out := operator.Kind(step) + " " + operator.DestinationOf(step).Name
+	if ca, ok := step.(operator.MakeCA); ok {
+		out += string(ca.Purpose)
+	}
+	out = strings.TrimSpace(out)
 	return out[:min(len(out), most)]
 }

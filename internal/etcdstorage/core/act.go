@@ -29,7 +29,7 @@ const (
 
 // Claim writes a tenant's record in place of others, if no record was written since the revision at which it was
 // decided. It returns the record's revision.
-func (c *Client) Claim(ctx context.Context, s operator.Step) (revision int64, err error) {
+func (c *Client) Claim(ctx context.Context, s operator.Claim) (revision int64, err error) {
 	compares := []clientv3.Cmp{
 		// No record of any tenant is newer, so that nobody else has claimed a prefix that overlaps.
 		clientv3.Compare(clientv3.ModRevision(operator.OwnersPrefix).WithPrefix(), "<", s.Revision+1),

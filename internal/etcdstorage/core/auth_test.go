@@ -223,7 +223,7 @@ func TestAClaimReplacesWhatItWasDecidedOn(t *testing.T) {
 	c, _ := dial(t)
 	ctx := t.Context()
 	heir := func(replaces operator.Owner) error {
-		_, err := c.Claim(ctx, operator.Step{Owner: owner("heir", "/a/"), Replaces: []operator.Owner{replaces}, Revision: see(t, c, "heir", "/a/").Revision})
+		_, err := c.Claim(ctx, operator.Claim{Record: operator.Record{Owner: owner("heir", "/a/")}, Replaces: []operator.Owner{replaces}, Revision: see(t, c, "heir", "/a/").Revision})
 		return err
 	}
 	released := func() operator.Owner {

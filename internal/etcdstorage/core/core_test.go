@@ -49,7 +49,7 @@ func see(t *testing.T, c *Client, tenant, prefix string) operator.Core {
 // claimed claims a prefix and returns the record as it is then.
 func claimed(t *testing.T, c *Client, tenant, prefix string) operator.Owner {
 	t.Helper()
-	if _, err := c.Claim(t.Context(), operator.Step{Owner: owner(tenant, prefix), Revision: see(t, c, tenant, prefix).Revision}); err != nil {
+	if _, err := c.Claim(t.Context(), operator.Claim{Record: operator.Record{Owner: owner(tenant, prefix)}, Revision: see(t, c, tenant, prefix).Revision}); err != nil {
 		t.Fatal(err)
 	}
 	owners := see(t, c, tenant, prefix).Owners
@@ -78,8 +78,8 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 	t.Parallel()
 	c, _ := dial(t)
 	at := see(t, c, "a", "/a/").Revision
-	must.Get(c.Claim(t.Context(), operator.Step{Owner: owner("a", "/a/"), Revision: at})).Or(t)
-	if _, err := c.Claim(t.Context(), operator.Step{Owner: owner("b", "/a/b/"), Revision: at}); !errors.Is(err, ErrConflict) {
+	must.Get(c.Claim(t.Context(), operator.Claim{Record: operator.Record{Owner: owner("a", "/a/")}, Revision: at})).Or(t)
+	if _, err := c.Claim(t.Context(), operator.Claim{Record: operator.Record{Owner: owner("b", "/a/b/")}, Revision: at}); !errors.Is(err, ErrConflict) {
 		t.Errorf("the second claim: %v", err)
 	}
 	now := see(t, c, "a", "/a/")
@@ -88,7 +88,7 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 	}
 	// Keys of tenants that are written meanwhile hold no claim back.
 	must.Get(c.kv.Put(t.Context(), "/other/x", "x")).Or(t)
-	if _, err := c.Claim(t.Context(), operator.Step{Owner: owner("c", "/c/"), Revision: now.Revision}); err != nil {
+	if _, err := c.Claim(t.Context(), operator.Claim{Record: operator.Record{Owner: owner("c", "/c/")}, Revision: now.Revision}); err != nil {
 		t.Error(err)
 	}
 }

@@ -27,7 +27,7 @@ func TestWhatIsNotDeclaredIsNotWritten(t *testing.T) {
 	none := outputs.Within(t.Context(), "reader", nil)
 	for what, write := range map[string]func(context.Context) error{
 		"a claim": func(ctx context.Context) error {
-			_, err := c.Claim(ctx, operator.Step{Owner: owner("b", "/b/"), Revision: seen.Revision})
+			_, err := c.Claim(ctx, operator.Claim{Record: operator.Record{Owner: owner("b", "/b/")}, Revision: seen.Revision})
 			return err
 		},
 		"a release":         func(ctx context.Context) error { return c.Release(ctx, o) },

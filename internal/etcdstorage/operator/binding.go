@@ -51,11 +51,9 @@ func (w World) bind(p *Plan, owner Owner) bool {
 	case owner.Core != here:
 		replaced := owner
 		owner.Core = here
-		p.add(Step{
-			Kind: Claim, Object: OwnersPrefix + owner.Tenant, Reason: "the record does not name this core", Owner: owner, Replaces: []Owner{replaced}, Revision: w.Core.Revision,
-		})
+		p.add(Claim{Record{About{OwnersPrefix + owner.Tenant, "the record does not name this core"}, owner}, []Owner{replaced}, w.Core.Revision})
 	case w.boundTo() != here && !w.StatusLacksCore:
-		p.add(Step{Kind: Bind, Object: "EtcdStorage/" + w.Storage.Name, Reason: "its prefix is claimed at the core with cluster ID " + here, Core: here})
+		p.add(Bind{About{"EtcdStorage/" + w.Storage.Name, "its prefix is claimed at the core with cluster ID " + here}, here})
 	default:
 		return false
 	}

@@ -41,7 +41,7 @@ func TestNothingHappensAtAForeignCore(t *testing.T) {
 			w.Storage.Annotations = map[string]string{v1alpha1.AcceptCoreAnnotation: "c0ffee"}
 		}
 		for _, w := range []World{w, exited(w)} {
-			p := Make(w)
+			p := MakePlan(w)
 			if len(p.Steps) > 0 || !slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == ReasonForeignCore }) || w.exiting() && p.Waiting == "" {
 				t.Fatalf("%v %v %q", kinds(p.Steps), p.Refusals, p.Waiting)
 			}
@@ -50,7 +50,7 @@ func TestNothingHappensAtAForeignCore(t *testing.T) {
 		accepted, _ := carryOut(t, w, rapid.IntRange(1, 9).Draw(t, "steps before death"), safe(t))
 		_, claimed := accepted.owner()
 		if claimed != copied || claimed != (accepted.boundTo() == "5742") {
-			t.Fatalf("copied %v, claimed %v, bound to %s: %v", copied, claimed, accepted.boundTo(), Make(accepted).Refusals)
+			t.Fatalf("copied %v, claimed %v, bound to %s: %v", copied, claimed, accepted.boundTo(), MakePlan(accepted).Refusals)
 		}
 		gone, done := carryOut(t, exited(w), rapid.IntRange(1, 9).Draw(t, "steps before death"), safe(t))
 		if deleted := gone.Core.Keys == 0; gone.held() || deleted != (copied && w.Storage.Spec.DeletionPolicy == v1alpha1.DeletionDelete) {
@@ -79,7 +79,7 @@ func TestTheBindingOfAnEarlierVersion(t *testing.T) {
 	} {
 		w := earlier()
 		change(&w)
-		if p := Make(w); len(p.Steps) > 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonForeignCore {
+		if p := MakePlan(w); len(p.Steps) > 0 || len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonForeignCore {
 			t.Errorf("%s: %v %v", name, kinds(p.Steps), p.Refusals)
 		}
 	}
@@ -94,7 +94,7 @@ func TestTheBindingOfAnEarlierVersion(t *testing.T) {
 func TestTheWordsOfAForeignCore(t *testing.T) {
 	t.Parallel()
 	w, _ := carryOut(t, world("a"), 99, nil)
-	p := Make(elsewhere(w, false))
+	p := MakePlan(elsewhere(w, false))
 	const want = "the core etcd at these URLs has cluster ID 5742, but the EtcdStorage is bound to the one with cluster ID c0ffee: nothing is created or deleted there; correct --etcd-core-url, " +
 		"or if this is its core from now on run: kubectl annotate etcdstorage a --overwrite etcd.mooring.dev/accept-core=5742"
 	if len(p.Refusals) != 1 || p.Refusals[0].Message != want {

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -123,16 +124,16 @@ func (w World) certificates(p *Plan) {
 	for _, purpose := range purposes() {
 		offer, _ := w.offer(purpose)
 		bundles, leaves := w.places(purpose)
-		d := pki.Decide(pki.View{
+		d := pki.MakePlan(pki.World{
 			Now: w.Now, Validity: w.validity(purpose), Signers: signers[purpose], Bundles: plain(bundles), Leaves: plain(leaves),
 			Origin: w.origin(), Offer: offer,
 		})
 		if r, late := w.overdue(purpose, d); late {
 			p.Refusals = append(p.Refusals, r)
 		}
-		p.Certificates = append(p.Certificates, Certificates{Purpose: purpose, Decision: d, Signers: signers[purpose], Leaves: plain(leaves), Bundles: plain(bundles)})
-		for _, action := range d.Actions {
-			if !p.add(w.certificateStep(purpose, signers, action, bundles, leaves)) {
+		p.Certificates = append(p.Certificates, Certificates{Purpose: purpose, Plan: d, Signers: signers[purpose], Leaves: plain(leaves), Bundles: plain(bundles)})
+		for _, s := range d.Steps {
+			if !p.add(w.certificateStep(purpose, signers, s, bundles, leaves)) {
 				break
 			}
 		}
@@ -148,39 +149,35 @@ func plain(places []place) []pki.Place {
 	return out
 }
 
-// certificateStep is the write of an action.
-func (w World) certificateStep(purpose pki.Purpose, signers map[pki.Purpose]pki.Signers, a pki.Action, bundles, leaves []place) Step {
-	switch a.Deed {
-	case pki.MakeCA:
-		s := w.signersStep(signers)
-		s.Kind, s.Purpose, s.Generation, s.Validity, s.Reason = MakeCA, purpose, a.Generation, w.validity(purpose).Signing, "a "+string(purpose)+" CA is needed: "+a.Reason
-		return s
-	case pki.TakeCA, pki.DropCA, pki.MarkPublished:
-		changed := maps.Clone(signers)
-		changed[purpose] = a.Signers
-		s := w.signersStep(changed)
-		s.Reason = string(purpose) + " CA: " + a.Reason
-		if a.Deed == pki.TakeCA {
-			s.Kind = TakeCA
-		}
-		return s
-	case pki.Publish:
-		at := bundles[a.At]
-		if at.destination != nil {
-			return Step{Kind: DeliverBundle, Object: at.Name, Reason: a.Reason, Destination: *at.destination, Bundle: a.Bundle}
-		}
-		return w.applyStep(w.clientCA(a.Bundle), a.Reason)
-	case pki.IssueLeaf:
-		ca := of(signers[purpose], a.Generation)
-		at := leaves[a.At]
-		if at.destination != nil {
-			return Step{Kind: DeliverClient, Object: at.Name, Reason: a.Reason, Destination: *at.destination, Leaf: at.Leaf, CA: ca, Validity: w.validity(purpose).Leaf}
-		}
-		s := w.applyStep(w.secret(ServingName(w.Storage.Name), "kubernetes.io/tls", nil), a.Reason)
-		s.Kind, s.Leaf, s.CA, s.Validity = IssueServing, at.Leaf, ca, w.validity(purpose).Leaf
-		return s
+// certificateStep is the write that a step of package pki comes to.
+func (w World) certificateStep(purpose pki.Purpose, signers map[pki.Purpose]pki.Signers, s pki.Step, bundles, leaves []place) Step {
+	changed := func(to pki.Signers) Write {
+		all := maps.Clone(signers)
+		all[purpose] = to
+		return w.signersWrite(all, string(purpose)+" CA: "+s.Because())
 	}
-	return Step{}
+	switch s := s.(type) {
+	case pki.MakeCA:
+		return MakeCA{w.signersWrite(signers, "a "+string(purpose)+" CA is needed: "+s.Because()), purpose, s.Generation, w.validity(purpose).Signing}
+	case pki.TakeCA:
+		return TakeCA{changed(s.Signers)}
+	case pki.ChangeSigners:
+		return Apply{changed(s.Signers)}
+	case pki.Publish:
+		at := bundles[s.At]
+		if at.destination != nil {
+			return DeliverBundle{Delivery{About{at.Name, s.Because()}, *at.destination}, s.Bundle}
+		}
+		return Apply{w.write(w.clientCA(s.Bundle), s.Because())}
+	case pki.IssueLeaf:
+		at := leaves[s.At]
+		issuance := Issuance{at.Leaf, of(signers[purpose], s.Generation), w.validity(purpose).Leaf}
+		if at.destination != nil {
+			return DeliverClient{Delivery{About{at.Name, s.Because()}, *at.destination}, issuance}
+		}
+		return IssueServing{w.write(w.secret(ServingName(w.Storage.Name), "kubernetes.io/tls", nil), s.Because()), issuance}
+	}
+	panic(fmt.Sprintf("operator: there is no write for %T", s)) // a program error: the set of steps is closed
 }
 
 func of(signers pki.Signers, generation int) pki.CA {
@@ -192,8 +189,8 @@ func of(signers pki.Signers, generation int) pki.CA {
 	return pki.CA{}
 }
 
-// signersStep writes the Secret with the CAs.
-func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
+// signersWrite is that of the Secret with the CAs.
+func (w World) signersWrite(signers map[pki.Purpose]pki.Signers, reason string) Write {
 	data := map[string][]byte{}
 	for purpose, cas := range signers {
 		maps.Copy(data, cas.Data(purpose))
@@ -204,5 +201,5 @@ func (w World) signersStep(signers map[pki.Purpose]pki.Signers) Step {
 	if clients := w.clients(); len(clients) > 0 {
 		data[clientsKey] = encodeClients(clients)
 	}
-	return w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "")
+	return w.write(w.secret(SignersName(w.Storage.Name), "Opaque", data), reason)
 }

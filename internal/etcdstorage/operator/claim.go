@@ -27,16 +27,16 @@ func (w World) isOurs(o Owner) bool {
 
 // claim is the step that makes the prefix the tenant's, or the reason why it cannot be. One that has claimed it before, whose record is lost because
 // the same core came back from a backup, claims it again.
-func (w World) claim() (Step, *Refusal) {
+func (w World) claim() (Claim, *Refusal) {
 	prefix := Prefix(&w.Storage)
 	mine, err := tenancy.ParsePrefix(prefix)
 	if err != nil {
 		r := refuse(ReasonInvalidSpec, "spec.prefix: %v", err)
-		return Step{}, &r
+		return Claim{}, &r
 	}
 	replaces, r := w.inTheWay(mine)
 	if r != nil {
-		return Step{}, r
+		return Claim{}, r
 	}
 	kept := slices.ContainsFunc(replaces, func(o Owner) bool { return o.Prefix == prefix })
 	restored := w.begun() && w.boundTo() == w.Core.ClusterID
@@ -47,18 +47,15 @@ func (w World) claim() (Step, *Refusal) {
 		}
 		r := refuse(ReasonExistingData, "the core has %d keys under %s, %s; set spec.adoptExistingData to true to adopt them, or choose another spec.prefix",
 			w.Core.Keys, prefix, whose)
-		return Step{}, &r
+		return Claim{}, &r
 	}
 	if r := w.noRoom(); r != nil {
-		return Step{}, r
+		return Claim{}, r
 	}
-	return Step{
-		Kind: Claim, Object: OwnersPrefix + w.Storage.Name, Reason: "the prefix has no owner yet", Replaces: replaces, Revision: w.Core.Revision,
-		Owner: Owner{
-			Tenant: w.Storage.Name, Prefix: prefix, LeaseSpace: w.leaseSpace(mine, replaces), Cluster: w.Settings.Cluster, UID: string(w.Storage.UID),
-			Core: w.Core.ClusterID,
-		},
-	}, nil
+	return Claim{Record{About{OwnersPrefix + w.Storage.Name, "the prefix has no owner yet"}, Owner{
+		Tenant: w.Storage.Name, Prefix: prefix, LeaseSpace: w.leaseSpace(mine, replaces), Cluster: w.Settings.Cluster, UID: string(w.Storage.UID),
+		Core: w.Core.ClusterID,
+	}}, replaces, w.Core.Revision}, nil
 }
 
 // inTheWay are the records that a claim replaces, or the reason why one of them may not be replaced.

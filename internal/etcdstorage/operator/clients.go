@@ -110,18 +110,19 @@ func (w World) record(p *Plan) {
 	if len(signers[pki.Client]) == 0 || slices.Equal(w.recordedClients(), want) {
 		return // the CA comes first, and has the record with it
 	}
-	s := w.signersStep(signers)
+	s := w.signersWrite(signers, "the record of clients changes")
 	var gone []string
 	for _, was := range w.recordedClients() {
 		if was.RevokedAt == 0 && !slices.Contains(want, was) {
 			gone = append(gone, was.String())
 		}
 	}
-	s.Reason = "the record of clients changes"
-	if len(gone) > 0 {
-		s.Kind, s.Object, s.Reason = Revoke, strings.Join(gone, ", "), "the spec no longer names it: its certificates are refused from now on"
+	if len(gone) == 0 {
+		p.add(Apply{s})
+		return
 	}
-	p.add(s)
+	s.About = About{strings.Join(gone, ", "), "the spec no longer names it: its certificates are refused from now on"}
+	p.add(Revoke{s})
 }
 
 // RevokedClients lists the Secrets that the spec names no more and that may still hold what was issued.
@@ -140,7 +141,7 @@ func (w World) RevokedClients() []v1alpha1.Destination {
 func (w World) emptyRevoked(p *Plan) {
 	for _, d := range w.sortedDestinations(w.Revoked) {
 		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
-			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the spec no longer names it", Destination: d})
+			p.add(Withdraw{Delivery{About{d.String(), "the spec no longer names it"}, d}})
 		}
 	}
 }
@@ -198,5 +199,5 @@ func (w World) list(p *Plan) {
 	if !ours || string(o.configData(v1alpha1.RevokedClientsKey)) == w.revokedList() {
 		return
 	}
-	p.add(w.applyStep(w.clientCA(o.configData(v1alpha1.ClientCAKey)), "the list of clients changes"))
+	p.add(Apply{w.write(w.clientCA(o.configData(v1alpha1.ClientCAKey)), "the list of clients changes")})
 }

@@ -87,7 +87,7 @@ func TestRevocation(t *testing.T) {
 		copies := map[string][]*x509.Certificate{} // by Secret, since it was named last
 		var before []*x509.Certificate             // all others that there ever were
 		look := func(was, _ World, s Step) {
-			if s.Kind == DeliverClient && !slices.ContainsFunc(was.recordedClients(), func(c issuedClient) bool { return c.RevokedAt == 0 && slices.Equal(c.leaf("a").URIs, s.Leaf.URIs) }) {
+			if s, ok := s.(DeliverClient); ok && !slices.ContainsFunc(was.recordedClients(), func(c issuedClient) bool { return c.RevokedAt == 0 && slices.Equal(c.leaf("a").URIs, s.Leaf.URIs) }) {
 				t.Fatalf("%s: nobody would know of it", s)
 			}
 		}
@@ -173,7 +173,7 @@ func TestTheSecretWithTheCAsIsDeleted(t *testing.T) {
 	}
 	atStart, was, client := bundle(), serving(), w.Destinations[1].Data[keyCert]
 	w, done := carryOut(t, w.without(KindSecret, SignersName("a")), 1, nil)
-	if len(done) == 0 || done[0].Kind != Recover || !strings.Contains(done[0].Reason, "its keys are lost") {
+	if first, ok := done[0].(Recover); !ok || !strings.Contains(first.Reason, "its keys are lost") {
 		t.Errorf("%v", kinds(done))
 	}
 	if !serving().Equal(was) || !slices.Equal(w.Destinations[1].Data[keyCert], client) || !w.admits(t, certificate(t, client)) {
@@ -182,9 +182,9 @@ func TestTheSecretWithTheCAsIsDeleted(t *testing.T) {
 	if !strings.HasPrefix(string(bundle()), string(atStart)) || len(bundle()) == len(atStart) {
 		t.Error("the bundle has lost the CA of before, or has not got the next one")
 	}
-	for _, c := range Make(w).Certificates {
-		if !c.Decision.Rotating || c.Decision.Issuer != 2 {
-			t.Errorf("%s: rotating %t, CA %d signs", c.Purpose, c.Decision.Rotating, c.Decision.Issuer)
+	for _, c := range MakePlan(w).Certificates {
+		if !c.Plan.Rotating || c.Plan.Issuer != 2 {
+			t.Errorf("%s: rotating %t, CA %d signs", c.Purpose, c.Plan.Rotating, c.Plan.Issuer)
 		}
 	}
 	w.Now = was.NotAfter.Add(-w.Storage.Spec.ServingCertificateValidity.Duration / 4)

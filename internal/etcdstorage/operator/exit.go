@@ -47,7 +47,7 @@ func (w World) exit(p *Plan) {
 		w.remove(p, ref, "the EtcdStorage is being deleted")
 	}
 	if len(p.Steps) == 0 {
-		p.add(Step{Kind: Unhold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "there is nothing left to clean up"})
+		p.add(Unhold{About{"EtcdStorage/" + w.Storage.Name, "there is nothing left to clean up"}})
 	}
 }
 
@@ -55,7 +55,7 @@ func (w World) exit(p *Plan) {
 func (w World) withdraw(p *Plan) {
 	for _, d := range w.sortedDestinations(slices.Concat(w.Destinations, w.Revoked)) {
 		if d.State == Readable && d.Delivered == Mark(&w.Storage) {
-			p.add(Step{Kind: Withdraw, Object: d.String(), Reason: "the EtcdStorage is being deleted", Destination: d})
+			p.add(Withdraw{Delivery{About{d.String(), "the EtcdStorage is being deleted"}, d}})
 		}
 	}
 }
@@ -69,27 +69,25 @@ func (w World) leaveCore(p *Plan) {
 	}
 	if w.Core.RoleExists || len(w.Core.Users) > 0 {
 		what := strings.Join(append([]string{"role " + EtcdRole(w.Storage.Name)}, w.Core.Users...), ", ")
-		p.add(Step{Kind: RetireUsers, Object: "etcd " + what, Reason: "the EtcdStorage is being deleted", Users: w.Core.Users, Role: true})
+		p.add(RetireUsers{About{"etcd " + what, "the EtcdStorage is being deleted"}, w.Core.Users, true})
 	}
 	if p.ended {
 		return
 	}
 	if w.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
-		p.add(Step{
-			Kind: Release, Object: OwnersPrefix + owner.Tenant, Reason: "spec.deletionPolicy is Retain: the data stays as it is", Owner: owner,
-		})
+		p.add(Release{Record{About{OwnersPrefix + owner.Tenant, "spec.deletionPolicy is Retain: the data stays as it is"}, owner}})
 		return
 	}
 	const why = "spec.deletionPolicy is Delete"
 	if w.Core.Keys > 0 {
-		p.add(Step{Kind: DeleteKeys, Object: fmt.Sprintf("%d keys under %s", w.Core.Keys, owner.Prefix), Reason: why, Owner: owner})
+		p.add(DeleteKeys{Record{About{fmt.Sprintf("%d keys under %s", w.Core.Keys, owner.Prefix), why}, owner}})
 	}
 	if len(w.Core.Leases) > 0 {
-		p.add(Step{Kind: RevokeLeases, Object: fmt.Sprintf("%d leases", len(w.Core.Leases)), Reason: why, Owner: owner, Leases: w.Core.Leases})
+		p.add(RevokeLeases{Record{About{fmt.Sprintf("%d leases", len(w.Core.Leases)), why}, owner}, w.Core.Leases})
 	}
 	if w.Core.Records > 0 {
-		p.add(Step{Kind: DeleteRecords, Object: SystemPrefix(owner.Tenant), Reason: why, Owner: owner})
+		p.add(DeleteRecords{Record{About{SystemPrefix(owner.Tenant), why}, owner}})
 	}
 	// Only when counting has shown that nothing is left is the record itself removed.
-	p.add(Step{Kind: Forget, Object: OwnersPrefix + owner.Tenant, Reason: "no key, lease or record of the tenant is left", Owner: owner})
+	p.add(Forget{Record{About{OwnersPrefix + owner.Tenant, "no key, lease or record of the tenant is left"}, owner}})
 }

@@ -43,18 +43,18 @@ func leaves(prefix string, of reflect.Type, into map[string]bool) {
 func told(t *testing.T, w World) string {
 	t.Helper()
 	w, done := carryOut(t, w, 99, nil)
-	out := fmt.Sprintln(Make(w).Refusals)
+	out := fmt.Sprintln(MakePlan(w).Refusals)
 	if _, found := w.own(KindNetworkPolicy, "etcd-a"); !found {
 		out += "no NetworkPolicy\n"
 	}
 	_, exit := carryOut(t, exited(w), 99, nil)
 	for _, s := range append(done, exit...) {
-		content := s.Content
-		if s.Ref.Kind == KindSecret {
+		content := WriteOf(s).Content
+		if WriteOf(s).Ref.Kind == KindSecret {
 			content = nil
 		}
 		raw := must.Get(json.Marshal(content)).Or(t)
-		out += fmt.Sprintf("%s %s validity=%s owner=%s %s\n", s.Kind, s.Object, s.Validity, s.Owner.Prefix, raw)
+		out += fmt.Sprintf("%s %s validity=%s owner=%s %s\n", Kind(s), s.What().Object, field[time.Duration](s, "Validity"), field[Owner](s, "Owner").Prefix, raw)
 	}
 	return out
 }

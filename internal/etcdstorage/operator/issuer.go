@@ -137,11 +137,9 @@ func (w World) issuer(p *Plan) {
 		if clients := w.clients(); len(clients) > 0 {
 			data[clientsKey] = encodeClients(clients)
 		}
-		p.add(w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "nothing is left of an issuer"))
+		p.add(Apply{w.write(w.secret(SignersName(w.Storage.Name), "Opaque", data), "nothing is left of an issuer")})
 	case w.recorded() != w.origin():
-		s := w.signersStep(w.signers())
-		s.Reason = "CAs come from " + w.origin() + " from now on"
-		p.add(s)
+		p.add(Apply{w.signersWrite(w.signers(), "CAs come from "+w.origin()+" from now on")})
 	case w.CertManager.State == Readable:
 		for _, purpose := range purposes() {
 			w.ask(p, purpose)
@@ -153,7 +151,7 @@ func (w World) issuer(p *Plan) {
 func (w World) ask(p *Plan, purpose pki.Purpose) {
 	_, occupied := w.object(KindSecret, CAName(w.Storage.Name, purpose))
 	_, issued := w.issued(purpose)
-	s := w.applyStep(w.certificate(purpose), "there is none")
+	s := Apply{w.write(w.certificate(purpose), "there is none")}
 	live, exists := w.object(KindCertificate, s.Ref.Name)
 	switch {
 	case !exists && occupied && !issued, exists && !live.ownedBy(string(w.Storage.UID)), exists && holds(live.Content, s.Content):
@@ -182,7 +180,7 @@ func (w World) leaveIssuer(p *Plan, why string) (waiting string) {
 		}
 		if o, ours := w.issued(purpose); ours && o.meta("deletionTimestamp") == "" {
 			ref := Ref{"v1", KindSecret, o.meta("name")}
-			p.add(Step{Kind: Remove, Object: ref.String(), Reason: why, Ref: ref, UID: o.meta("uid"), ResourceVersion: o.meta("resourceVersion")})
+			p.add(Remove{About{ref.String(), why}, ref, o.meta("uid")})
 		}
 	}
 	return waiting
@@ -239,7 +237,7 @@ func (w World) issuerRefusals() (out []Refusal) {
 }
 
 // overdue reports that the issuer is late with the next CA. That it has given none yet is said otherwise.
-func (w World) overdue(purpose pki.Purpose, d pki.Decision) (Refusal, bool) {
+func (w World) overdue(purpose pki.Purpose, d pki.Plan) (Refusal, bool) {
 	offer, err := w.offer(purpose)
 	if !d.Overdue || offer == nil || err != nil {
 		return Refusal{}, false

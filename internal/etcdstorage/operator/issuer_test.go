@@ -26,7 +26,7 @@ func begunIssuing(t *testing.T) World {
 	t.Helper()
 	w := world("a").delivering(1, 1).issuing()
 	for range 20 {
-		for _, s := range Make(w).Steps {
+		for _, s := range MakePlan(w).Steps {
 			w = w.After(t, s)
 		}
 	}
@@ -58,12 +58,12 @@ Apply Deployment/etcd-a`
 	if got := strings.Join(kinds(done), "\n"); got != want {
 		t.Errorf("%s", got)
 	}
-	if w := begunIssuing(t); len(Make(w).Steps) > 0 || w.HasProxies() {
+	if w := begunIssuing(t); len(MakePlan(w).Steps) > 0 || w.HasProxies() {
 		t.Errorf("%v", kinds(w.steps()))
 	}
 }
 
-func (w World) steps() []Step { return Make(w).Steps }
+func (w World) steps() []Step { return MakePlan(w).Steps }
 
 // What is asked of cert-manager is a contract with it, and with those who approve requests.
 func TestTheCertificateOfAnIssuer(t *testing.T) {
@@ -147,7 +147,7 @@ func TestIssuerRefusals(t *testing.T) {
 		},
 	} {
 		var got []string
-		for _, r := range Make(change(begunIssuing(t))).Refusals {
+		for _, r := range MakePlan(change(begunIssuing(t))).Refusals {
 			got = append(got, string(r.Reason)+" "+r.Message)
 		}
 		if !slices.Contains(got, want) {
@@ -178,12 +178,12 @@ func TestAnIssuerThatIsLate(t *testing.T) {
 		w, _ = carryOut(t, w, 99, nil)
 	}
 	w.CertManager.State = Readable
-	if p := Make(w); len(p.Refusals) > 0 {
+	if p := MakePlan(w); len(p.Refusals) > 0 {
 		t.Errorf("%v", p.Refusals)
 	}
 	w.Now = w.Now.Add(signing / 10)
 	want := "IssuerNotReady ClusterIssuer x has not renewed the serving CA, which expires at 2029-11-20T03:00:00Z: Failed: out of order"
-	refusals := Make(w.says("Issuing", "False", "Failed", "out of order")).Refusals
+	refusals := MakePlan(w.says("Issuing", "False", "Failed", "out of order")).Refusals
 	if len(refusals) != 2 || !strings.HasPrefix(string(refusals[0].Reason)+" "+refusals[0].Message, want) {
 		t.Errorf("%v", refusals)
 	}
@@ -214,8 +214,8 @@ func TestAnIssuerIsLeft(t *testing.T) {
 	}
 	stuck := exited(served)
 	for range 30 {
-		for _, s := range Make(stuck).Steps {
-			if s.Ref.Kind != KindCertificate {
+		for _, s := range MakePlan(stuck).Steps {
+			if field[Ref](s, "Ref").Kind != KindCertificate {
 				stuck = stuck.After(t, s)
 			}
 		}
@@ -225,11 +225,11 @@ func TestAnIssuerIsLeft(t *testing.T) {
 			stuck.Objects[i].Content["metadata"].(map[string]any)["deletionTimestamp"] = epoch().Format(time.RFC3339)
 		}
 	}
-	if p := Make(stuck); p.Waiting != "Certificate/a-client-ca is still there" || len(p.Steps) > 0 {
+	if p := MakePlan(stuck); p.Waiting != "Certificate/a-client-ca is still there" || len(p.Steps) > 0 {
 		t.Errorf("%q %v", p.Waiting, kinds(p.Steps))
 	}
 	stuck.CertManager = CertManager{State: Failed, Problem: "boom"}
-	if p := Make(stuck); p.Waiting != "the API server does not respond about Certificates: boom" {
+	if p := MakePlan(stuck); p.Waiting != "the API server does not respond about Certificates: boom" {
 		t.Errorf("%q", p.Waiting)
 	}
 }

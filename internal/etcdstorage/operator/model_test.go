@@ -98,7 +98,7 @@ func (w World) After(t fatal, s Step) World {
 	t.Helper()
 	w.Objects, w.Destinations = slices.Clone(w.Objects), slices.Clone(w.Destinations)
 	w.Core.Owners, w.Core.Users, w.Core.Granted = slices.Clone(w.Core.Owners), slices.Clone(w.Core.Users), slices.Clone(w.Core.Granted)
-	switch s.Kind {
+	switch s := s.(type) {
 	case Hold:
 		w.Storage.Finalizers = []string{v1alpha1.Finalizer}
 	case Unhold:
@@ -122,15 +122,20 @@ func (c Core) after(s Step) Core {
 	drop := func(name string) {
 		c.Owners = slices.DeleteFunc(c.Owners, func(o Owner) bool { return o.Tenant == name })
 	}
-	switch s.Kind {
-	case Claim, Release:
-		drop(s.Owner.Tenant)
+	put := func(o Owner) {
+		drop(o.Tenant)
+		o.Modified = c.Revision
+		c.Owners = append(c.Owners, o)
+	}
+	switch s := s.(type) {
+	case Claim:
 		for _, o := range s.Replaces {
 			drop(o.Tenant)
 		}
-		o := s.Owner
-		o.Released, o.Modified = s.Kind == Release, c.Revision
-		c.Owners = append(c.Owners, o)
+		put(s.Owner)
+	case Release:
+		s.Owner.Released = true
+		put(s.Owner)
 	case Forget:
 		drop(s.Owner.Tenant)
 	case EnsureUser:
@@ -156,12 +161,12 @@ func (c Core) after(s Step) Core {
 // stored is the world after server-side apply of an object.
 func (w World) stored(t fatal, s Step) World {
 	t.Helper()
-	data := map[string][]byte{}
-	live, exists := w.object(s.Ref.Kind, s.Ref.Name)
-	if exists != (s.UID != "") || exists && (live.meta("uid") != s.UID || live.meta("resourceVersion") != s.ResourceVersion) {
+	data, write := map[string][]byte{}, WriteOf(s)
+	live, exists := w.object(write.Ref.Kind, write.Ref.Name)
+	if exists != (write.UID != "") || exists && (live.meta("uid") != write.UID || live.meta("resourceVersion") != write.ResourceVersion) {
 		t.Fatalf("%s: its precondition does not hold", s)
 	}
-	switch s.Kind {
+	switch s := s.(type) {
 	case MakeCA:
 		ca, err := pki.NewCA(rand.Reader, w.Now, "x", s.Purpose, s.Generation, s.Validity)
 		if err != nil {
@@ -169,17 +174,13 @@ func (w World) stored(t fatal, s Step) World {
 		}
 		data = pki.Signers{ca}.Data(s.Purpose)
 	case IssueServing:
-		pair, err := s.CA.Issue(rand.Reader, w.Now, s.Leaf, s.Validity)
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		data = map[string][]byte{keyCert: pair.Cert, keyKey: pair.Key}
+		data = s.issue(t, w.Now)
 	case MakePassword:
 		data = map[string][]byte{PasswordKey(s.Number): []byte("p"), MadeKey(s.Number): []byte(w.Now.Format(time.RFC3339))}
 	default: // nothing is drawn
 	}
-	c := maps.Clone(s.Content)
-	if s.Ref.Kind == KindSecret {
+	c := maps.Clone(write.Content)
+	if write.Ref.Kind == KindSecret {
 		all := map[string]any{}
 		old, _ := c["data"].(map[string]any)
 		maps.Copy(all, old)
@@ -189,22 +190,31 @@ func (w World) stored(t fatal, s Step) World {
 		c["data"] = all
 	}
 	metadata := maps.Clone(c["metadata"].(map[string]any))
-	metadata["uid"], metadata["resourceVersion"] = "uid-"+s.Object, fmt.Sprint(live.number("metadata", "n")+1)
+	metadata["uid"], metadata["resourceVersion"] = "uid-"+write.Object, fmt.Sprint(live.number("metadata", "n")+1)
 	metadata["n"] = live.number("metadata", "n") + 1
 	metadata["generation"] = int64(1)
 	c["metadata"] = metadata
-	if s.Ref.Kind == KindDeployment { // proxies are there at once
+	if write.Ref.Kind == KindDeployment { // proxies are there at once
 		n := int64(w.Storage.Spec.Replicas)
 		c["status"] = map[string]any{"observedGeneration": int64(1), "replicas": n, "updatedReplicas": n, "readyReplicas": n}
 	}
-	w.Objects = append(slices.DeleteFunc(w.Objects, func(o Object) bool { return o.Kind == s.Ref.Kind && o.meta("name") == s.Ref.Name }), Object{s.Ref.Kind, c})
+	w.Objects = append(slices.DeleteFunc(w.Objects, func(o Object) bool { return o.Kind == write.Ref.Kind && o.meta("name") == write.Ref.Name }), Object{write.Ref.Kind, c})
 	return w
+}
+
+func (i Issuance) issue(t fatal, now time.Time) map[string][]byte {
+	t.Helper()
+	data, err := i.Draw(rand.Reader, now)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return data
 }
 
 func (w World) delivered(t fatal, s Step) World {
 	t.Helper()
 	list := &w.Destinations
-	at := func(d Destination) bool { return d.String() == s.Destination.String() }
+	at := func(d Destination) bool { return d.String() == DestinationOf(s).String() }
 	i := slices.IndexFunc(*list, at)
 	if i < 0 {
 		w.Revoked = slices.Clone(w.Revoked)
@@ -216,15 +226,11 @@ func (w World) delivered(t fatal, s Step) World {
 		t.Fatalf("%s: it may not be written to", s)
 	}
 	d.State, d.UID, d.Delivered = Readable, "u", Mark(&w.Storage)
-	switch s.Kind {
+	switch s := s.(type) {
 	case DeliverBundle:
 		d.Data = map[string][]byte{v1alpha1.ServingCAKey: s.Bundle}
 	case DeliverClient:
-		pair, err := s.CA.Issue(rand.Reader, w.Now, s.Leaf, s.Validity)
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
-		d.Data = map[string][]byte{keyCert: pair.Cert, keyKey: pair.Key}
+		d.Data = s.issue(t, w.Now)
 	default:
 		d.Data, d.Delivered = map[string][]byte{}, ""
 	}
@@ -238,7 +244,7 @@ func carryOut(t fatal, w World, atMost int, look func(before, after World, s Ste
 	var done []Step
 	for range 200 {
 		w = w.certManager(t)
-		p := Make(w)
+		p := MakePlan(w)
 		if len(p.Steps) == 0 {
 			return w, done
 		}

@@ -37,7 +37,7 @@ type Plan struct {
 // Certificates is what is known and decided about one purpose.
 type Certificates struct {
 	Purpose         pki.Purpose
-	Decision        pki.Decision
+	Plan            pki.Plan
 	Signers         pki.Signers
 	Bundles, Leaves []pki.Place
 }
@@ -46,7 +46,7 @@ type Certificates struct {
 func (p Plan) Next() time.Time {
 	var out time.Time
 	for _, c := range p.Certificates {
-		if n := c.Decision.Next; !n.IsZero() && (out.IsZero() || n.Before(out)) {
+		if n := c.Plan.Next; !n.IsZero() && (out.IsZero() || n.Before(out)) {
 			out = n
 		}
 	}
@@ -55,16 +55,16 @@ func (p Plan) Next() time.Time {
 
 // add appends a step, and reports whether more may follow.
 func (p *Plan) add(s Step) bool {
-	if p.ended || s.Kind == "" {
-		return !p.ended
+	if p.ended {
+		return false
 	}
 	p.Steps = append(p.Steps, s)
-	p.ended = s.Last()
+	p.ended = last(s)
 	return !p.ended
 }
 
-// Make plans.
-func Make(w World) Plan {
+// MakePlan plans.
+func MakePlan(w World) Plan {
 	var p Plan
 	p.Owner, _ = w.owner()
 	if w.exiting() {
@@ -76,7 +76,7 @@ func Make(w World) Plan {
 		return p
 	}
 	if !w.held() {
-		p.add(Step{Kind: Hold, Object: "EtcdStorage/" + w.Storage.Name, Reason: "its objects must be deleted before it is removed"})
+		p.add(Hold{About{"EtcdStorage/" + w.Storage.Name, "its objects must be deleted before it is removed"}})
 		return p
 	}
 	w.certificates(&p)
@@ -129,7 +129,7 @@ func (w World) objects(p *Plan) {
 		return
 	}
 	for _, object := range w.workload(p.Owner) {
-		s := w.applyStep(object, "")
+		s := Apply{w.write(object, "")}
 		live, exists := w.object(s.Ref.Kind, s.Ref.Name)
 		switch {
 		case !exists:
@@ -167,13 +167,13 @@ func (w World) certified() bool {
 	return serving && trust
 }
 
-// applyStep writes an object, with what is there now as its precondition.
-func (w World) applyStep(object any, reason string) Step {
+// write is that of an object, with what is there now as its precondition.
+func (w World) write(object any, reason string) Write {
 	c := content(object)
 	o := Object{Content: c}
 	kind, _ := c["kind"].(string)
 	version, _ := c["apiVersion"].(string)
-	s := Step{Kind: Apply, Object: kind + "/" + o.meta("name"), Reason: reason, Content: c, Ref: Ref{version, kind, o.meta("name")}}
+	s := Write{About: About{kind + "/" + o.meta("name"), reason}, Content: c, Ref: Ref{version, kind, o.meta("name")}}
 	if live, exists := w.object(kind, o.meta("name")); exists {
 		s.UID, s.ResourceVersion = live.meta("uid"), live.meta("resourceVersion")
 	}
@@ -183,7 +183,7 @@ func (w World) applyStep(object any, reason string) Step {
 // remove adds the deletion of an object, if it is there and the EtcdStorage's.
 func (w World) remove(p *Plan, ref Ref, reason string) {
 	if o, ours := w.own(ref.Kind, ref.Name); ours && o.meta("deletionTimestamp") == "" {
-		p.add(Step{Kind: Remove, Object: ref.String(), Reason: reason, Ref: ref, UID: o.meta("uid"), ResourceVersion: o.meta("resourceVersion")})
+		p.add(Remove{About{ref.String(), reason}, ref, o.meta("uid")})
 	}
 }
 

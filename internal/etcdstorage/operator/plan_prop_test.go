@@ -6,6 +6,7 @@ package operator
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,30 +23,39 @@ import (
 func kinds(steps []Step) []string {
 	var out []string
 	for _, s := range steps {
-		out = append(out, string(s.Kind)+" "+s.Object)
+		out = append(out, Kind(s)+" "+s.What().Object)
 	}
 	return out
+}
+
+// field is what a step has in a field, its zero value if it has none of this name.
+func field[T any](s Step, name string) (value T) {
+	if f := reflect.ValueOf(s).FieldByName(name); f.IsValid() {
+		value, _ = reflect.TypeAssert[T](f)
+	}
+	return value
 }
 
 // safe checks one write: no matter whose it is, and that what it needs was there before it.
 func safe(t fatal) func(before, after World, s Step) {
 	return func(before, after World, s Step) {
 		t.Helper()
-		if o, exists := before.object(s.Ref.Kind, s.Ref.Name); s.Ref.Kind != "" && exists && slices.ContainsFunc(foreigners(before), func(f Object) bool { return f.Kind == o.Kind && f.meta("name") == o.meta("name") }) {
+		ref := field[Ref](s, "Ref")
+		if o, exists := before.object(ref.Kind, ref.Name); ref.Kind != "" && exists && slices.ContainsFunc(foreigners(before), func(f Object) bool { return f.Kind == o.Kind && f.meta("name") == o.meta("name") }) {
 			t.Fatalf("%s: it is somebody else's", s)
 		}
 		_, claimed := before.owner()
 		if r, foreign := before.foreignCore(); foreign {
 			t.Fatalf("%s: %s", s, r.Message)
 		}
-		switch s.Kind {
+		switch s.(type) {
 		case Hold, Unhold, Claim, Withdraw, Remove:
 		case Bind, RetireUsers:
 			if !claimed {
 				t.Fatalf("%s: the users may be those of another tenant", s)
 			}
 		case DeleteKeys, RevokeLeases, DeleteRecords, Forget, Release:
-			if !claimed || s.Owner.UID != string(before.Storage.UID) {
+			if !claimed || field[Owner](s, "Owner").UID != string(before.Storage.UID) {
 				t.Fatalf("%s: the prefix is not this EtcdStorage's", s)
 			}
 			if bound := before.boundTo(); bound != before.Core.ClusterID {
@@ -59,22 +69,31 @@ func safe(t fatal) func(before, after World, s Step) {
 				t.Fatalf("%s: the prefix is not claimed at the core that it is bound to", s)
 			}
 		}
-		switch {
-		case (s.Kind == DeliverBundle || s.Kind == DeliverClient) && s.Destination.Delivered == "" && before.obstructed():
-			t.Fatalf("%s: the endpoint is not the tenant's", s)
-		case s.Ref.Kind == KindDeployment && s.Kind == Apply:
+		switch s := s.(type) {
+		case DeliverBundle, DeliverClient:
+			if DestinationOf(s).Delivered == "" && before.obstructed() {
+				t.Fatalf("%s: the endpoint is not the tenant's", s)
+			}
+		case Apply:
 			_, serving := before.own(KindSecret, ServingName(before.Storage.Name))
 			_, trust := before.own(KindConfigMap, ClientCAName(before.Storage.Name))
 			_, user := before.own(KindSecret, UserSecretName(before.Storage.Name))
-			if !serving || !trust || before.usersWanted() && (!user || len(before.Core.Granted) == 0) {
+			if s.Ref.Kind == KindDeployment && (!serving || !trust || before.usersWanted() && (!user || len(before.Core.Granted) == 0)) {
 				t.Fatalf("%s: its pods would not start", s)
 			}
-		case s.Kind == Forget && (before.Core.Keys > 0 || before.Core.Records > 0 || len(before.Core.Leases) > 0):
-			t.Fatalf("%s: data is left", s)
-		case s.Kind == DeleteKeys && before.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
-			t.Fatalf("%s: the data is to be retained", s)
-		case s.Kind == Unhold && len(before.Objects) > len(foreigners(before)):
-			t.Fatalf("%s: objects are left", s)
+		case Forget:
+			if before.Core.Keys > 0 || before.Core.Records > 0 || len(before.Core.Leases) > 0 {
+				t.Fatalf("%s: data is left", s)
+			}
+		case DeleteKeys:
+			if before.Storage.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+				t.Fatalf("%s: the data is to be retained", s)
+			}
+		case Unhold:
+			if len(before.Objects) > len(foreigners(before)) {
+				t.Fatalf("%s: objects are left", s)
+			}
+		default: // the rest holds for all
 		}
 		for _, was := range before.Core.Owners {
 			if was.Tenant != before.Storage.Name && !slices.ContainsFunc(after.Core.Owners, func(o Owner) bool { return o.Tenant == was.Tenant }) {
@@ -138,11 +157,11 @@ func TestOrderBlind(t *testing.T) {
 	cases.Check(t, func(t *rapid.T) {
 		w := anyWorld(t)
 		for range rapid.IntRange(0, 12).Draw(t, "steps done") {
-			if p := Make(w); len(p.Steps) > 0 {
+			if p := MakePlan(w); len(p.Steps) > 0 {
 				w = w.After(t, p.Steps[0])
 			}
 		}
-		want := Make(w)
+		want := MakePlan(w)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		other := w
 		other.Objects, other.Destinations, other.Core.Owners = slices.Clone(w.Objects), slices.Clone(w.Destinations), slices.Clone(w.Core.Owners)
@@ -153,7 +172,7 @@ func TestOrderBlind(t *testing.T) {
 		random.Shuffle(len(other.Core.Owners), func(i, j int) {
 			other.Core.Owners[i], other.Core.Owners[j] = other.Core.Owners[j], other.Core.Owners[i]
 		})
-		got := Make(other)
+		got := MakePlan(other)
 		if !slices.Equal(kinds(got.Steps), kinds(want.Steps)) || !slices.Equal(got.Refusals, want.Refusals) || fmt.Sprint(got.Owner) != fmt.Sprint(want.Owner) {
 			t.Fatalf("%v %v\n%v %v", kinds(got.Steps), got.Refusals, kinds(want.Steps), want.Refusals)
 		}
@@ -166,7 +185,7 @@ func TestMinimal(t *testing.T) {
 	w := world("a").delivering(1, 1)
 	w.Core.Auth = true
 	for range 30 {
-		p := Make(w)
+		p := MakePlan(w)
 		if len(p.Steps) == 0 {
 			return
 		}
@@ -177,7 +196,7 @@ func TestMinimal(t *testing.T) {
 					without = without.After(t, s)
 				}
 			}
-			if again := kinds(Make(without).Steps); !slices.Contains(again, kinds(p.Steps)[skip]) {
+			if again := kinds(MakePlan(without).Steps); !slices.Contains(again, kinds(p.Steps)[skip]) {
 				t.Errorf("%s was left out, and is not missed: %v", p.Steps[skip], again)
 			}
 		}
@@ -268,7 +287,7 @@ func TestRefusals(t *testing.T) {
 		w := world("a").delivering(1, 1)
 		change(&w)
 		var got []string
-		for _, r := range Make(w).Refusals {
+		for _, r := range MakePlan(w).Refusals {
 			got = append(got, string(r.Reason)+" "+r.Message)
 		}
 		if !slices.Contains(got, want) {
@@ -285,8 +304,8 @@ func TestDestinationsThatAreTakenOver(t *testing.T) {
 		w.Destinations[0].Data["tls.crt"] = []byte("old")
 		change(&w.Destinations[0])
 		w, _ = carryOut(t, w, 99, nil)
-		if w.Destinations[0].Delivered != "a/uid-a" || len(Make(w).Refusals) > 0 {
-			t.Errorf("%+v", Make(w).Refusals)
+		if w.Destinations[0].Delivered != "a/uid-a" || len(MakePlan(w).Refusals) > 0 {
+			t.Errorf("%+v", MakePlan(w).Refusals)
 		}
 	}
 }
@@ -320,11 +339,11 @@ func TestWhoHasAPrefixKeepsIt(t *testing.T) {
 	second.Core.Owners = first.Core.Owners
 	for _, problem := range []string{"", "away"} {
 		first.Core.Problem = problem
-		if p := Make(first); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == ReasonPrefixTaken }) || len(p.Certificates) == 0 {
+		if p := MakePlan(first); slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Reason == ReasonPrefixTaken }) || len(p.Certificates) == 0 {
 			t.Errorf("core %q: %v", problem, p.Refusals)
 		}
 	}
-	if p := Make(second); len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonPrefixTaken || len(p.Steps) != 0 {
+	if p := MakePlan(second); len(p.Refusals) != 1 || p.Refusals[0].Reason != ReasonPrefixTaken || len(p.Steps) != 0 {
 		t.Errorf("%v %v", p.Refusals, kinds(p.Steps))
 	}
 }
@@ -357,7 +376,7 @@ func TestDeletionWaitsForTheProxies(t *testing.T) {
 	w = exited(w)
 	w.Pods = 2
 	w, done := carryOut(t, w, 99, nil)
-	if p := Make(w); !slices.Equal(kinds(done), []string{"Remove Deployment/etcd-a"}) || p.Waiting != "2 proxies still exist" || len(p.Steps) > 0 {
+	if p := MakePlan(w); !slices.Equal(kinds(done), []string{"Remove Deployment/etcd-a"}) || p.Waiting != "2 proxies still exist" || len(p.Steps) > 0 {
 		t.Errorf("%v %q", kinds(done), p.Waiting)
 	}
 	w.Pods = 0
@@ -390,7 +409,7 @@ func TestAUserOutlivesItsProxies(t *testing.T) {
 	w, _ = carryOut(t, w, 99, nil)
 	w.Now = w.Now.Add(w.Settings.UserRotation)
 	w, done := carryOut(t, w, 99, func(before, _ World, s Step) {
-		if s.Kind == RetireUsers && !before.rolledOut() {
+		if _, ok := s.(RetireUsers); ok && !before.rolledOut() {
 			t.Errorf("%s, and not all proxies are of the current template", s)
 		}
 	})
@@ -403,7 +422,7 @@ func TestAUserOutlivesItsProxies(t *testing.T) {
 		}
 	}
 	w.Core.Users = []string{"mooring/a/1", "mooring/a/2"}
-	if p := Make(w); len(p.Steps) > 0 {
+	if p := MakePlan(w); len(p.Steps) > 0 {
 		t.Errorf("an old proxy is still there: %v", kinds(p.Steps))
 	}
 }
@@ -447,7 +466,7 @@ func TestDeliveryWaitsForTheEndpoint(t *testing.T) {
 			w, done := carryOut(t, w, 99, nil)
 			n := 0
 			for _, s := range done {
-				if s.Kind == DeliverBundle || s.Kind == DeliverClient {
+				if d := DestinationOf(s); d.Name != "" {
 					n++
 				}
 			}
@@ -456,7 +475,7 @@ func TestDeliveryWaitsForTheEndpoint(t *testing.T) {
 		blocked := w
 		blocked.Objects = []Object{foreign(ref)}
 		blocked, n := deliveries(blocked)
-		if (n == 2) != works || n == 1 || !slices.ContainsFunc(Make(blocked).Refusals, func(r Refusal) bool { return r.Reason == ReasonForeignObject }) {
+		if (n == 2) != works || n == 1 || !slices.ContainsFunc(MakePlan(blocked).Refusals, func(r Refusal) bool { return r.Reason == ReasonForeignObject }) {
 			t.Errorf("%s is somebody else's: %d deliveries", ref, n)
 		}
 		blocked.Objects = slices.DeleteFunc(slices.Clone(blocked.Objects), func(o Object) bool { return !o.ownedBy("uid-a") })

@@ -36,7 +36,5 @@ func (w World) recoverCAs(p *Plan) {
 	if clients := clientsOf(string(o.configData(v1alpha1.RevokedClientsKey)), len(found[pki.Client])); len(clients) > 0 {
 		data[clientsKey] = encodeClients(clients)
 	}
-	s := w.applyStep(w.secret(SignersName(w.Storage.Name), "Opaque", data), "it was deleted, and its keys are lost: new CAs sign from now on, and the previous ones stay trusted until they expire")
-	s.Kind = Recover
-	p.add(s)
+	p.add(Recover{w.write(w.secret(SignersName(w.Storage.Name), "Opaque", data), "it was deleted, and its keys are lost: new CAs sign from now on, and the previous ones stay trusted until they expire")})
 }

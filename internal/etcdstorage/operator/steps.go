@@ -5,110 +5,213 @@ package operator
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/pki"
 )
 
-// Kind is what a step does.
-type Kind string
+// Step is one write, or one deed of which each part can be done again. The set of steps is closed: only the types below implement it.
+//
+//sumtype:decl
+type Step interface {
+	// What returns what is written, and why.
+	What() About
+	// String is the step in a line.
+	String() string
+	step()
+}
 
-// The kinds of steps.
-const (
-	// Hold puts the finalizer on the EtcdStorage, before anything is done for it. Unhold takes it away.
-	Hold   Kind = "Hold"
-	Unhold Kind = "Unhold"
-	// Claim writes the tenant's record to the core, if nobody has written one meanwhile. Release marks that its data was left; Forget removes it.
-	Claim   Kind = "Claim"
-	Release Kind = "Release"
-	Forget  Kind = "Forget"
-	// Bind records in the status the core at which the prefix was claimed, before anything else is made.
-	Bind Kind = "Bind"
-	// Apply creates or changes an object in the operator's namespace.
-	Apply Kind = "Apply"
+// About is what a step writes, as Kind/name or as a place in the core, and why.
+type About struct{ Object, Reason string }
+
+// What implements Step.
+func (a About) What() About { return a }
+
+func (About) step() {}
+
+// Write is an object of the operator's own namespace as a step applies it. What is drawn goes into its data.
+type Write struct {
+	About
+	Ref     Ref
+	Content map[string]any
+	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
+	UID, ResourceVersion string
+}
+
+func (w Write) write() Write { return w }
+
+// WriteOf returns the object of the operator's own namespace that a step applies, its zero value for a step that applies none.
+func WriteOf(s Step) Write {
+	if w, ok := s.(interface{ write() Write }); ok {
+		return w.write()
+	}
+	return Write{}
+}
+
+// Delivery is a step at a ConfigMap or Secret of the tenant.
+type Delivery struct {
+	About
+	Destination Destination
+}
+
+func (d Delivery) destination() Destination { return d.Destination }
+
+// DestinationOf returns the destination that a step writes to, its zero value for a step that writes to none.
+func DestinationOf(s Step) Destination {
+	if d, ok := s.(interface{ destination() Destination }); ok {
+		return d.destination()
+	}
+	return Destination{}
+}
+
+// Issuance is a certificate that is to be issued, and the CA that signs it.
+type Issuance struct {
+	Leaf     pki.Leaf
+	CA       pki.CA
+	Validity time.Duration
+}
+
+// Draw issues the certificate, as the data of a Secret.
+func (i Issuance) Draw(random io.Reader, now time.Time) (map[string][]byte, error) {
+	pair, err := i.CA.Issue(random, now, i.Leaf, i.Validity)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{keyCert: pair.Cert, keyKey: pair.Key}, nil
+}
+
+// Record is a step about the tenant's record in the core, or about what that says is the tenant's.
+type Record struct {
+	About
+	Owner Owner
+}
+
+type (
+	// Hold puts the finalizer on the EtcdStorage, before anything is done for it.
+	Hold struct{ About }
+	// Unhold removes the finalizer.
+	Unhold struct{ About }
+	// Claim writes the record in place of others, if nobody has written one since the store's revision at which it was decided.
+	Claim struct {
+		Record
+		Replaces []Owner
+		Revision int64
+	}
+	// Release marks in the record that the data was left.
+	Release struct{ Record }
+	// Forget removes the record.
+	Forget struct{ Record }
+	// Bind records in the status the cluster ID of the core at which the prefix was claimed, before anything else is made.
+	Bind struct {
+		About
+		Core string
+	}
+	// Apply creates or changes an object.
+	Apply struct{ Write }
 	// MakeCA makes a CA and adds it to the Secret with the CAs.
-	MakeCA Kind = "MakeCA"
+	MakeCA struct {
+		Write
+		Purpose    pki.Purpose
+		Generation int
+		Validity   time.Duration
+	}
 	// TakeCA adds the CA of an issuer to that Secret.
-	TakeCA Kind = "TakeCA"
+	TakeCA struct{ Write }
 	// Recover writes that Secret, which was deleted, with the certificates of its CAs.
-	Recover Kind = "Recover"
+	Recover struct{ Write }
+	// Revoke records in that Secret that clients are refused from now on, whose Secrets the spec names no more.
+	Revoke struct{ Write }
 	// IssueServing issues the proxies' certificate.
-	IssueServing Kind = "IssueServing"
-	// DeliverBundle writes a CA bundle to a ConfigMap of the tenant, DeliverClient issues a certificate into a Secret of the tenant. Withdraw takes
-	// away what was written there.
-	DeliverBundle Kind = "DeliverBundle"
-	DeliverClient Kind = "DeliverClient"
-	Withdraw      Kind = "Withdraw"
-	// Revoke records that clients are refused from now on, whose Secrets the spec names no more.
-	Revoke Kind = "Revoke"
-	// MakePassword draws the password of the tenant's next etcd user. EnsureUser makes role and user in the core; RetireUsers removes users, and
-	// the role when the tenant goes; DropPasswords removes the passwords of deleted users.
-	MakePassword Kind = "MakePassword"
-	EnsureUser   Kind = "EnsureUser"
-	RetireUsers  Kind = "RetireUsers"
-	// Remove deletes an object of the operator's namespace.
-	Remove Kind = "Remove"
-	// DeleteKeys deletes the keys under the prefix, in pages; DeleteRecords those of the proxies' records; RevokeLeases the tenant's leases.
-	DeleteKeys    Kind = "DeleteKeys"
-	DeleteRecords Kind = "DeleteRecords"
-	RevokeLeases  Kind = "RevokeLeases"
+	IssueServing struct {
+		Write
+		Issuance
+	}
+	// DeliverBundle writes a CA bundle to a ConfigMap of the tenant.
+	DeliverBundle struct {
+		Delivery
+		Bundle []byte
+	}
+	// DeliverClient issues a certificate into a Secret of the tenant.
+	DeliverClient struct {
+		Delivery
+		Issuance
+	}
+	// Withdraw removes what was delivered.
+	Withdraw struct{ Delivery }
+	// MakePassword draws the password of the tenant's next etcd user, which has this number.
+	MakePassword struct {
+		Write
+		Number int
+	}
+	// EnsureUser makes role and user in the core.
+	EnsureUser struct {
+		About
+		User, Password string
+	}
+	// RetireUsers removes users from the core, and the role if the tenant goes.
+	RetireUsers struct {
+		About
+		Users []string
+		Role  bool
+	}
+	// Remove deletes the object of the operator's own namespace that has the UID.
+	Remove struct {
+		About
+		Ref Ref
+		UID string
+	}
+	// DeleteKeys deletes the keys under the prefix, in pages.
+	DeleteKeys struct{ Record }
+	// DeleteRecords deletes the keys of the proxies' records.
+	DeleteRecords struct{ Record }
+	// RevokeLeases revokes the tenant's leases.
+	RevokeLeases struct {
+		Record
+		Leases []int64
+	}
 )
 
-// Step is one write, or one deed of which each part can be done again.
-type Step struct {
-	Kind Kind `json:"kind"`
-	// Object is what is written, as Kind/name or as a place in the core.
-	Object string `json:"object"`
-	Reason string `json:"reason"`
+func (s Hold) String() string          { return line(s) }
+func (s Unhold) String() string        { return line(s) }
+func (s Claim) String() string         { return line(s) }
+func (s Release) String() string       { return line(s) }
+func (s Forget) String() string        { return line(s) }
+func (s Bind) String() string          { return line(s) }
+func (s Apply) String() string         { return line(s) }
+func (s MakeCA) String() string        { return line(s) }
+func (s TakeCA) String() string        { return line(s) }
+func (s Recover) String() string       { return line(s) }
+func (s Revoke) String() string        { return line(s) }
+func (s IssueServing) String() string  { return line(s) }
+func (s DeliverBundle) String() string { return line(s) }
+func (s DeliverClient) String() string { return line(s) }
+func (s Withdraw) String() string      { return line(s) }
+func (s MakePassword) String() string  { return line(s) }
+func (s EnsureUser) String() string    { return line(s) }
+func (s RetireUsers) String() string   { return line(s) }
+func (s Remove) String() string        { return line(s) }
+func (s DeleteKeys) String() string    { return line(s) }
+func (s DeleteRecords) String() string { return line(s) }
+func (s RevokeLeases) String() string  { return line(s) }
 
-	// Ref and Content are the object of Apply, MakeCA, TakeCA, Recover, Revoke, IssueServing, MakePassword and Remove. What is drawn goes into its data.
-	Ref     Ref            `json:"-"`
-	Content map[string]any `json:"-"`
-	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
-	UID             string `json:"-"`
-	ResourceVersion string `json:"-"`
+func line(s Step) string { return fmt.Sprintf("%s %s: %s", Kind(s), s.What().Object, s.What().Reason) }
 
-	// Purpose, Generation, Validity and Leaf say what MakeCA makes, or what IssueServing and DeliverClient issue; CA is who signs.
-	Purpose    pki.Purpose   `json:"-"`
-	Generation int           `json:"-"`
-	Validity   time.Duration `json:"-"`
-	Leaf       pki.Leaf      `json:"-"`
-	CA         pki.CA        `json:"-"`
+// Kind is the step's type name, as it stands in logs, Events and metrics.
+func Kind(s Step) string { return strings.TrimPrefix(fmt.Sprintf("%T", s), "operator.") }
 
-	// Destination is that of DeliverBundle, DeliverClient and Withdraw, Bundle what DeliverBundle writes.
-	Destination Destination `json:"-"`
-	Bundle      []byte      `json:"-"`
-
-	// Core is the cluster ID that Bind records.
-	Core string `json:"-"`
-
-	// Owner is the record of Claim, Release and Forget, Replaces the records that Claim replaces, Revision the store's at which it was decided.
-	Owner    Owner   `json:"-"`
-	Replaces []Owner `json:"-"`
-	Revision int64   `json:"-"`
-
-	// User and Password are those of EnsureUser; Number is that of MakePassword; Users are those of RetireUsers, Role says that the role goes, too.
-	User     string   `json:"-"`
-	Password string   `json:"-"`
-	Number   int      `json:"-"`
-	Users    []string `json:"-"`
-	Role     bool     `json:"-"`
-	// Leases are those of RevokeLeases.
-	Leases []int64 `json:"-"`
-}
-
-// Last reports that what follows depends on what the step makes, so that a plan ends with it.
-func (s Step) Last() bool {
-	switch s.Kind {
+// last reports that what follows depends on what the step makes, so that a plan ends with it.
+func last(s Step) bool {
+	switch s := s.(type) {
 	case Hold, Claim, Bind, MakeCA, TakeCA, Recover, Revoke, MakePassword, Release, Forget, Unhold, DeleteKeys, DeleteRecords, RevokeLeases, RetireUsers:
 		return true
-	case Apply, IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
+	case Apply:
+		return s.Ref.Kind == KindSecret || s.Ref.Kind == KindConfigMap
+	case IssueServing, DeliverBundle, DeliverClient, Withdraw, EnsureUser, Remove:
 	}
-	return s.Kind == Apply && (s.Ref.Kind == KindSecret || s.Ref.Kind == KindConfigMap)
+	return false
 }
-
-// String is the step in a line.
-func (s Step) String() string { return fmt.Sprintf("%s %s: %s", s.Kind, s.Object, s.Reason) }
 
 // Reason classifies a Refusal. The words become reasons of conditions. MUST NOT change.
 type Reason string

@@ -97,16 +97,14 @@ func (w World) users(p *Plan) {
 		if len(numbers) > 0 {
 			next = max(next, numbers[len(numbers)-1]+1)
 		}
-		s := w.applyStep(w.secret(name, "Opaque", data), reason)
-		s.Kind, s.Number = MakePassword, next
-		p.add(s)
+		p.add(MakePassword{w.write(w.secret(name, "Opaque", data), reason), next})
 		return
 	}
 	user := UserName(w.Storage.Name, w.current())
 	if !w.Core.RoleReady || !slices.Contains(w.Core.Granted, user) {
-		p.add(Step{
-			Kind: EnsureUser, Object: "etcd user " + user, Reason: "it is missing in the core, or its role differs from the desired state",
-			User: user, Password: string(data[PasswordKey(w.current())]),
+		p.add(EnsureUser{
+			About{"etcd user " + user, "it is missing in the core, or its role differs from the desired state"},
+			user, string(data[PasswordKey(w.current())]),
 		})
 	}
 }
@@ -125,7 +123,7 @@ func (w World) retire(p *Plan) {
 	}
 	if len(old) > 0 {
 		slices.Sort(old)
-		p.add(Step{Kind: RetireUsers, Object: "etcd users " + strings.Join(old, ", "), Reason: "no proxy uses them", Users: old})
+		p.add(RetireUsers{About: About{"etcd users " + strings.Join(old, ", "), "no proxy uses them"}, Users: old})
 		return
 	}
 	numbers, data := w.passwords()
@@ -135,7 +133,7 @@ func (w World) retire(p *Plan) {
 			delete(kept, PasswordKey(n))
 			delete(kept, MadeKey(n))
 		}
-		p.add(w.applyStep(w.secret(UserSecretName(w.Storage.Name), "Opaque", kept), "passwords of deleted users"))
+		p.add(Apply{w.write(w.secret(UserSecretName(w.Storage.Name), "Opaque", kept), "passwords of deleted users")})
 	}
 }
 

@@ -224,7 +224,7 @@ func (w World) Version(ref Ref) (uid, version string) {
 }
 
 // Claimed takes in what a Claim has written at a revision.
-func (c *Core) Claimed(s Step, revision int64) {
+func (c *Core) Claimed(s Claim, revision int64) {
 	for _, r := range s.Replaces {
 		c.Owners = slices.DeleteFunc(c.Owners, func(o Owner) bool { return o.Tenant == r.Tenant })
 	}

@@ -39,7 +39,7 @@ type CA struct {
 	CertPEM, KeyPEM []byte
 	// Published is since when all bundles are known to hold it; zero while that is not known.
 	Published time.Time
-	// Origin is the issuer that it was taken from, as [View] has it; "" for one that was made here.
+	// Origin is the issuer that it was taken from, as [World] has it; "" for one that was made here.
 	Origin string
 
 	cert *x509.Certificate

@@ -168,20 +168,20 @@ type Validity struct{ Signing, Leaf time.Duration }
 
 // renewal says why a pair has to be issued again now, "" if it has not. A CA whose key is lost is trusted as before, so what it has signed
 // is renewed in its own time: anyone who read a bundle at its start, when there was no other CA, would not trust the next one.
-func (v View) renewal(want Place, issuer CA) string {
+func (w World) renewal(want Place, issuer CA) string {
 	cert, err := want.Pair.inspect()
 	if err != nil {
 		return err.Error()
 	}
-	signer, ok := v.signerOf(cert)
+	signer, ok := w.signerOf(cert)
 	switch {
 	case !ok:
 		return "its CA is not known"
 	case !want.Leaf.matches(cert):
 		return "it has another identity"
-	case !within(cert, v.Now) || !signer.valid(v.Now):
+	case !within(cert, w.Now) || !signer.valid(w.Now):
 		return "it is not valid now"
-	case !v.Now.Before(moment(cert, v.Validity.Leaf, 2, 3)) && !v.endsWith(cert, issuer):
+	case !w.Now.Before(moment(cert, w.Validity.Leaf, 2, 3)) && !w.endsWith(cert, issuer):
 		return "two thirds of its validity are over"
 	case signer.Generation < issuer.Generation && signer.key != nil:
 		return "the next CA signs"
@@ -191,14 +191,14 @@ func (v View) renewal(want Place, issuer CA) string {
 
 // endsWith reports that a certificate ends with the CA that would sign the next one, which would end no later. It matters where an issuer is
 // late with its next CA: without it a certificate would be issued again and again as the end comes closer.
-func (v View) endsWith(cert *x509.Certificate, issuer CA) bool {
+func (w World) endsWith(cert *x509.Certificate, issuer CA) bool {
 	end := issuer.cert.NotAfter
-	return cert.NotAfter.Equal(end) && !v.Now.Add(v.Validity.Leaf).Before(end)
+	return cert.NotAfter.Equal(end) && !w.Now.Add(w.Validity.Leaf).Before(end)
 }
 
 // signerOf finds the CA that has signed a certificate: the newest one, since an issuer may have given two of them the same key.
-func (v View) signerOf(cert *x509.Certificate) (CA, bool) {
-	for _, ca := range slices.Backward(v.Signers) {
+func (w World) signerOf(cert *x509.Certificate) (CA, bool) {
+	for _, ca := range slices.Backward(w.Signers) {
 		if cert.CheckSignatureFrom(ca.cert) == nil {
 			return ca, true
 		}

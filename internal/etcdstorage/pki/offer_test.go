@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -73,10 +74,10 @@ func TestAtEveryInstantEveryPairValidatesWithAnIssuer(t *testing.T) {
 			}
 			from.look(t, s)
 			for range rapid.IntRange(0, 2).Draw(t, "deaths") {
-				actions := Decide(s.view()).Actions
-				for _, a := range actions[:rapid.IntRange(0, len(actions)).Draw(t, "writes before death")] {
+				steps := MakePlan(s.world()).Steps
+				for _, a := range steps[:rapid.IntRange(0, len(steps)).Draw(t, "writes before death")] {
 					s.do(a)
-					s.holds(string(a.Deed))
+					s.holds(fmt.Sprintf("%T", a))
 				}
 			}
 			s.settle(func() { s.holds("after a write") })
@@ -96,7 +97,7 @@ func TestTheIssuerIsChanged(t *testing.T) {
 			s.now = s.now.Add(time.Hour)
 			s.settle(func() { s.holds("on the way") })
 		}
-		d := Decide(s.view())
+		d := MakePlan(s.world())
 		if n := strings.Count(string(s.bundles[0].Bundle), "BEGIN"); d.Issuer != want || n < 2 {
 			t.Errorf("after %d h: issuer %d, want %d; %d CAs are trusted", hours, d.Issuer, want, n)
 		}
@@ -118,18 +119,18 @@ func TestAnIssuerThatIsLate(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Validity{Signing: 100 * time.Hour, Leaf: 50 * time.Hour}, 1, 1)
 	s.origin = "a"
-	if d := Decide(s.view()); len(d.Actions) > 0 || !d.Overdue || d.Issuer != 0 || !d.Next.IsZero() {
+	if d := MakePlan(s.world()); len(d.Steps) > 0 || !d.Overdue || d.Issuer != 0 || !d.Next.IsZero() {
 		t.Errorf("%+v", d)
 	}
 	s.offer = issued(t, s.now, 100*time.Hour)
 	s.settle(func() { s.holds("after a write") })
-	if d := Decide(s.view()); d.Overdue || d.Issuer != 1 {
+	if d := MakePlan(s.world()); d.Overdue || d.Issuer != 1 {
 		t.Errorf("%+v", d)
 	}
 	writes := 0
 	for end := s.now.Add(99 * time.Hour); s.now.Before(end); s.now = s.now.Add(10 * time.Minute) {
 		s.settle(func() { writes++; s.holds("after a write") })
-		if overdue := Decide(s.view()).Overdue; overdue != !s.now.Before(epoch().Add(-time.Hour+101*time.Hour/6*5)) {
+		if overdue := MakePlan(s.world()).Overdue; overdue != !s.now.Before(epoch().Add(-time.Hour+101*time.Hour/6*5)) {
 			t.Fatalf("%s after it was issued: %t", s.now.Sub(epoch()), overdue)
 		}
 	}
@@ -137,13 +138,13 @@ func TestAnIssuerThatIsLate(t *testing.T) {
 		t.Errorf("the certificate was issued %d times in the life of a CA that nobody renews", writes)
 	}
 	s.now = s.now.Add(2 * time.Hour)
-	if d := Decide(s.view()); len(d.Actions) > 0 || !d.Overdue {
+	if d := MakePlan(s.world()); len(d.Steps) > 0 || !d.Overdue {
 		t.Errorf("after the end: %+v", d)
 	}
 	s.offer = issued(t, s.now, 100*time.Hour)
 	s.settle(func() {})
 	s.holds("after the issuer is back")
-	if d := Decide(s.view()); d.Overdue || d.Issuer != 2 {
+	if d := MakePlan(s.world()); d.Overdue || d.Issuer != 2 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -169,7 +170,7 @@ func TestAnIssuerKeepsItsKey(t *testing.T) {
 		s.settle(func() { s.holds("after a write") })
 		s.now = s.now.Add(time.Hour)
 	}
-	if d := Decide(s.view()); d.Issuer != 2 {
+	if d := MakePlan(s.world()); d.Issuer != 2 {
 		t.Errorf("%+v", d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -54,19 +55,19 @@ func newScene(t fatal, validity Validity, bundles, leaves int) *scene {
 	return s
 }
 
-func (s *scene) view() View {
+func (s *scene) world() World {
 	signers, problems := ParseSigners(s.purpose, s.data)
 	if len(problems) > 0 {
 		s.t.Fatalf("%v", problems)
 	}
-	return s.viewOf(signers)
+	return s.worldOf(signers)
 }
 
-// do carries out one action.
-func (s *scene) do(a Action) {
+// do carries out one step.
+func (s *scene) do(a Step) {
 	s.t.Helper()
 	signers, _ := ParseSigners(s.purpose, s.data)
-	switch a.Deed {
+	switch a := a.(type) {
 	case MakeCA:
 		ca, err := NewCA(rand.Reader, s.now, "etcd-a", s.purpose, a.Generation, s.validity.Signing)
 		if err != nil {
@@ -74,7 +75,9 @@ func (s *scene) do(a Action) {
 		}
 		s.made++
 		s.data = append(signers, ca).Data(s.purpose)
-	case TakeCA, DropCA, MarkPublished:
+	case TakeCA:
+		s.data = a.Signers.Data(s.purpose)
+	case ChangeSigners:
 		s.data = a.Signers.Data(s.purpose)
 	case Publish:
 		s.bundles[a.At].Bundle = a.Bundle
@@ -92,16 +95,16 @@ func (s *scene) do(a Action) {
 func (s *scene) settle(look func()) {
 	s.t.Helper()
 	for range 20 {
-		actions := Decide(s.view()).Actions
-		if len(actions) == 0 {
+		steps := MakePlan(s.world()).Steps
+		if len(steps) == 0 {
 			return
 		}
-		for _, a := range actions {
+		for _, a := range steps {
 			s.do(a)
 			look()
 		}
 	}
-	s.t.Fatalf("no end: %v", Decide(s.view()).Actions)
+	s.t.Fatalf("no end: %v", MakePlan(s.world()).Steps)
 }
 
 // verify checks a certificate against a bundle as a client of the endpoint does.
@@ -167,10 +170,10 @@ func TestAtEveryInstantEveryPairValidates(t *testing.T) {
 			}
 			s.holds("after the clock moved")
 			for range rapid.IntRange(0, 3).Draw(t, "deaths") {
-				actions := Decide(s.view()).Actions
-				for _, a := range actions[:rapid.IntRange(0, len(actions)).Draw(t, "writes before death")] {
+				steps := MakePlan(s.world()).Steps
+				for _, a := range steps[:rapid.IntRange(0, len(steps)).Draw(t, "writes before death")] {
 					s.do(a)
-					s.holds(string(a.Deed))
+					s.holds(fmt.Sprintf("%T", a))
 				}
 			}
 			s.settle(func() { s.holds("after a write") })
@@ -199,7 +202,7 @@ func TestManyRotations(t *testing.T) {
 	s.settle(func() {})
 	for s.made < 1+cases.Number(t, 200, 1000, 1000) {
 		before := scene{bundles: slices.Clone(s.bundles), leaves: slices.Clone(s.leaves)}
-		s.now = Decide(s.view()).Next
+		s.now = MakePlan(s.world()).Next
 		s.settle(func() { s.holds("in a rotation") })
 		for i := range s.leaves {
 			for _, pair := range []Pair{before.leaves[i].Pair, s.leaves[i].Pair} {
@@ -223,16 +226,16 @@ func TestNextIsWhenSomethingIsDue(t *testing.T) {
 	idle := 0
 	for range 200 {
 		s.settle(func() {})
-		d := Decide(s.view())
-		if len(d.Actions) > 0 || !d.Next.After(s.now) {
+		d := MakePlan(s.world())
+		if len(d.Steps) > 0 || !d.Next.After(s.now) {
 			t.Fatalf("%+v", d)
 		}
 		s.now = d.Next.Add(-time.Second)
-		if early := Decide(s.view()); len(early.Actions) > 0 {
-			t.Fatalf("a second before it is due: %+v", early.Actions[0])
+		if early := MakePlan(s.world()); len(early.Steps) > 0 {
+			t.Fatalf("a second before it is due: %+v", early.Steps[0])
 		}
 		s.now = d.Next
-		if len(Decide(s.view()).Actions) == 0 {
+		if len(MakePlan(s.world()).Steps) == 0 {
 			idle++ // the moments at which a CA may sign or a bundle has arrived need no write by themselves
 		}
 	}
@@ -260,13 +263,13 @@ func TestABlockedBundleHoldsTheNextCABack(t *testing.T) {
 			s.now = s.now.Add(10 * time.Hour)
 			s.settle(func() {})
 		}
-		if d := Decide(s.view()); d.Issuer != at.issuer || d.Waiting != at.waiting {
+		if d := MakePlan(s.world()); d.Issuer != at.issuer || d.Waiting != at.waiting {
 			t.Errorf("after %d h: issuer %d, waiting %q", at.hours, d.Issuer, d.Waiting)
 		}
 	}
 	s.bundles[1].Blocked = false
 	s.settle(func() {})
-	if d := Decide(s.view()); d.Rotating && d.Issuer != 2 {
+	if d := MakePlan(s.world()); d.Rotating && d.Issuer != 2 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -299,9 +302,9 @@ func TestRenewal(t *testing.T) {
 		s.settle(func() {})
 		c.spoil(s)
 		got := ""
-		for _, a := range Decide(s.view()).Actions {
-			if a.Deed == IssueLeaf && a.At == 0 {
-				got = a.Reason
+		for _, a := range MakePlan(s.world()).Steps {
+			if a, ok := a.(IssueLeaf); ok && a.At == 0 {
+				got = a.Because()
 			}
 		}
 		if got != c.reason {
@@ -354,14 +357,14 @@ func TestSignersAreReadBack(t *testing.T) {
 	if len(signers) != 1 || len(problems) != 1 || signers[0].signs(s.now) || len(signers.Bundle(s.now)) == 0 {
 		t.Errorf("%v %v", signers, problems)
 	}
-	view := s.viewOf(signers)
-	if d := Decide(view); len(d.Actions) == 0 || d.Actions[0].Deed != MakeCA {
-		t.Errorf("%+v", d)
+	p := MakePlan(s.worldOf(signers))
+	if _, ok := p.Steps[0].(MakeCA); !ok {
+		t.Errorf("%+v", p)
 	}
 }
 
-func (s *scene) viewOf(signers Signers) View {
-	return View{Now: s.now, Validity: s.validity, Signers: signers, Bundles: s.bundles, Leaves: s.leaves, Origin: s.origin, Offer: s.offer}
+func (s *scene) worldOf(signers Signers) World {
+	return World{Now: s.now, Validity: s.validity, Signers: signers, Bundles: s.bundles, Leaves: s.leaves, Origin: s.origin, Offer: s.offer}
 }
 
 // Whatever a Secret holds, reading it neither fails nor invents.
@@ -379,6 +382,6 @@ func FuzzParseSigners(f *testing.F) {
 				t.Fatalf("%+v", ca)
 			}
 		}
-		Decide(View{Now: epoch(), Validity: Validity{Signing: time.Hour, Leaf: time.Hour}, Signers: signers})
+		MakePlan(World{Now: epoch(), Validity: Validity{Signing: time.Hour, Leaf: time.Hour}, Signers: signers})
 	})
 }

@@ -43,26 +43,26 @@ func (o *office) work(t *testing.T, now time.Time) time.Time {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		d := pki.Decide(pki.View{
+		d := pki.MakePlan(pki.World{
 			Now: now, Validity: o.validity, Signers: signers, Bundles: []pki.Place{{Name: "bundle", Bundle: o.bundle}},
 			Leaves: []pki.Place{{Name: "pair", Pair: o.pair, Leaf: o.leaf}},
 		})
-		if len(d.Actions) == 0 {
+		if len(d.Steps) == 0 {
 			return d.Next
 		}
-		o.do(t, now, signers, d.Actions[0])
+		o.do(t, now, signers, d.Steps[0])
 	}
 	t.Fatal("the decisions have no end")
 	return time.Time{}
 }
 
-func (o *office) do(t *testing.T, now time.Time, signers pki.Signers, a pki.Action) {
+func (o *office) do(t *testing.T, now time.Time, signers pki.Signers, a pki.Step) {
 	t.Helper()
-	switch a.Deed {
+	switch a := a.(type) {
 	case pki.MakeCA:
 		ca := must.Get(pki.NewCA(rand.Reader, now, "etcd-team-a", o.purpose, a.Generation, o.validity.Signing)).Or(t)
 		o.data = append(signers, ca).Data(o.purpose)
-	case pki.DropCA, pki.MarkPublished:
+	case pki.ChangeSigners:
 		o.data = a.Signers.Data(o.purpose)
 	case pki.TakeCA:
 		t.Fatal("there is no issuer to take a CA from")

@@ -270,7 +270,7 @@ func ask(ctx context.Context, c *Cluster, client *doapi.Client, w *instance.Worl
 		w.List.Droplets = append(w.List.Droplets, d.ID)
 	}
 	w.Now = c.ServerTime(now.Now())
-	missing := instance.Decide(*w, evidence()).Ask
+	missing := instance.MakePlan(*w, evidence()).Ask
 	for _, id := range missing[:min(len(missing), mostAsked)] {
 		at := c.ServerTime(now.Now())
 		found, err := client.Droplet(ctx, id)
@@ -295,7 +295,7 @@ func judged(w instance.World, droplets []instance.Droplet) agreement.Cloud {
 		off[d.ID] = instance.IsShutdown(d)
 	}
 	var out agreement.Cloud
-	for _, v := range instance.Decide(w, evidence()).Verdicts {
+	for _, v := range instance.MakePlan(w, evidence()).Verdicts {
 		out.Droplets = append(out.Droplets, agreement.Droplet{Verdict: v, Off: off[v.Droplet]})
 	}
 	return out

@@ -113,7 +113,7 @@ func compareDroplet(t *testing.T, v dropletVector) string {
 func compareExistence(node *corev1.Node, d instance.Droplet, v dropletVector) string {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	account := instance.Account{UUID: "a"}
-	decision := instance.Decide(instance.World{
+	decision := instance.MakePlan(instance.World{
 		Now: now, Recorded: account, Current: account, Nodes: []*corev1.Node{node}, List: instance.List{At: now, Complete: true, Droplets: []int{d.ID}},
 	}, instance.DefaultConfig())
 	verdict, _ := decision.Verdict(node.Name)

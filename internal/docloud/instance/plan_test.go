@@ -35,7 +35,7 @@ func trusted() instance.World {
 	}
 }
 
-func existences(d instance.Decision) string {
+func existences(d instance.Plan) string {
 	words := make([]string, len(d.Verdicts))
 	for i, v := range d.Verdicts {
 		words[i] = v.Node + " " + string(v.Existence)
@@ -46,7 +46,7 @@ func existences(d instance.Decision) string {
 	return strings.Join(words, ", ")
 }
 
-func TestDecide(t *testing.T) {
+func TestPlan(t *testing.T) {
 	t.Parallel()
 	type world = instance.World
 	for name, tt := range map[string]struct {
@@ -199,7 +199,7 @@ func TestDecide(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&w)
 			}
-			d := instance.Decide(w, instance.DefaultConfig())
+			d := instance.MakePlan(w, instance.DefaultConfig())
 			if got := existences(d); got != tt.want {
 				t.Errorf("verdicts\n%s, want\n%s", got, tt.want)
 			}
@@ -244,7 +244,7 @@ func TestSameOwner(t *testing.T) {
 			}
 			w := trusted()
 			w.Recorded, w.Current = tt.recorded, tt.current
-			d := instance.Decide(w, instance.DefaultConfig())
+			d := instance.MakePlan(w, instance.DefaultConfig())
 			if want := map[bool]instance.Trust{true: instance.Trusted, false: instance.AnotherAccount}[tt.same]; d.Trust != want || d.Record {
 				t.Errorf("trust %q, record %v; want %q", d.Trust, d.Record, want)
 			}
@@ -275,7 +275,7 @@ func TestLargeLossIsPaced(t *testing.T) {
 		for id := range w.Answers {
 			w.Answers[id] = instance.Answer{At: w.Now, Outcome: instance.AnswerNotFound}
 		}
-		d := instance.Decide(w, c)
+		d := instance.MakePlan(w, c)
 		w.Memory = d.Memory
 		var left []*corev1.Node
 		gone := 0
@@ -340,7 +340,7 @@ func TestProvenLossesGoBesideThePace(t *testing.T) {
 		}
 	}
 	gone := func() (n int) {
-		for _, v := range instance.Decide(w, c).Verdicts {
+		for _, v := range instance.MakePlan(w, c).Verdicts {
 			if v.Existence == instance.Gone {
 				n++
 			}
@@ -401,7 +401,7 @@ func TestUnseenIsNotGone(t *testing.T) {
 			if tt.shown {
 				w.Shown = map[int]instance.Droplet{3: {ID: 3}}
 			}
-			d := instance.Decide(w, instance.DefaultConfig())
+			d := instance.MakePlan(w, instance.DefaultConfig())
 			if got, want := existences(d), "n1 exists, n2 exists, "+tt.want; got != want {
 				t.Errorf("verdicts %s, want %s", got, want)
 			}
@@ -432,7 +432,7 @@ func TestUnseenCountWithThePace(t *testing.T) {
 		w.Nodes = append(w.Nodes, n)
 	}
 	gone := func() (ids []int) {
-		for _, v := range instance.Decide(w, c).Verdicts {
+		for _, v := range instance.MakePlan(w, c).Verdicts {
 			if v.Existence == instance.Gone {
 				ids = append(ids, v.Droplet)
 			}

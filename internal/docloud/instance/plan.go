@@ -66,8 +66,8 @@ type Verdict struct {
 	Message string
 }
 
-// Decision is the verdict on all Nodes, and what is to be read and remembered.
-type Decision struct {
+// Plan is the verdict on all Nodes, and what is to be read and remembered.
+type Plan struct {
 	Trust Trust
 	// Message says in one sentence why Trust is not [Trusted].
 	Message string
@@ -83,7 +83,7 @@ type Decision struct {
 }
 
 // Verdict returns the verdict on a Node.
-func (d Decision) Verdict(node string) (Verdict, bool) {
+func (d Plan) Verdict(node string) (Verdict, bool) {
 	i, ok := slices.BinarySearchFunc(d.Verdicts, node, func(v Verdict, name string) int { return strings.Compare(v.Node, name) })
 	if !ok {
 		return Verdict{}, false
@@ -91,10 +91,10 @@ func (d Decision) Verdict(node string) (Verdict, bool) {
 	return d.Verdicts[i], true
 }
 
-// Decide gives the verdict on the existence of every Node; the package's comment says by which rules.
-func Decide(w World, c Config) Decision {
+// MakePlan gives the verdict on the existence of every Node; the package's comment says by which rules.
+func MakePlan(w World, c Config) Plan {
 	s := survey(w, c)
-	d := Decision{Memory: recent(w, c), Refresh: !w.List.fresh(w.Now, c)}
+	d := Plan{Memory: recent(w, c), Refresh: !w.List.fresh(w.Now, c)}
 	d.Trust, d.Message = s.trust(w, c)
 	d.Record = w.Recorded == Account{} && d.Trust == Trusted && s.visible
 	var candidates []int
@@ -202,7 +202,7 @@ func (s census) trust(w World, c Config) (Trust, string) {
 }
 
 // verdict decides about one Node without regard to the pace.
-func (s census) verdict(w World, c Config, d Decision, node *corev1.Node) Verdict {
+func (s census) verdict(w World, c Config, d Plan, node *corev1.Node) Verdict {
 	v := Verdict{Node: node.Name, Existence: Unknown}
 	id, err := providerid.Parse(node.Spec.ProviderID)
 	if err != nil {
@@ -289,7 +289,7 @@ func recent(w World, c Config) Memory {
 
 // pace lets as many of the candidates go as the window allows, those first that went before, then by ID, and puts the others off until
 // enough lists have lacked them.
-func (s census) pace(d *Decision, w World, c Config, candidates []int) {
+func (s census) pace(d *Plan, w World, c Config, candidates []int) {
 	slices.Sort(candidates)
 	candidates = slices.Compact(candidates)
 	granted := map[int]bool{}

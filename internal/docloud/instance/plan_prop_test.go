@@ -67,7 +67,7 @@ func TestSafe(t *testing.T) {
 		if rapid.Bool().Draw(t, "in order") {
 			w = inOrder(w)
 		}
-		d := instance.Decide(w, c)
+		d := instance.MakePlan(w, c)
 		if len(d.Verdicts) != len(w.Nodes) {
 			t.Fatalf("%d verdicts on %d nodes", len(d.Verdicts), len(w.Nodes))
 		}
@@ -151,7 +151,7 @@ func TestOrderBlind(t *testing.T) {
 		shuffled.List.Droplets = rapid.Permutation(w.List.Droplets).Draw(t, "list again")
 		shuffled.Memory.Gone = rapid.Permutation(w.Memory.Gone).Draw(t, "memory again")
 		shuffled.Answers = maps.Clone(w.Answers)
-		if diff := cmp.Diff(instance.Decide(w, c), instance.Decide(shuffled, c)); diff != "" {
+		if diff := cmp.Diff(instance.MakePlan(w, c), instance.MakePlan(shuffled, c)); diff != "" {
 			t.Errorf("(-one +other):\n%s", diff)
 		}
 	})
@@ -178,7 +178,7 @@ func TestPaced(t *testing.T) {
 			}
 			w = next
 			largest = max(largest, len(ids(w)))
-			d := instance.Decide(w, c)
+			d := instance.MakePlan(w, c)
 			w.Memory = d.Memory
 			for _, v := range d.Verdicts {
 				at, before := first[v.Droplet]
@@ -220,7 +220,7 @@ func TestConverges(t *testing.T) {
 			if round > 200 {
 				t.Fatalf("after %d rounds %d of %d nodes are left", round, len(w.Nodes), len(all))
 			}
-			d := instance.Decide(w, c)
+			d := instance.MakePlan(w, c)
 			w.Memory = d.Memory
 			w.Nodes = slices.DeleteFunc(w.Nodes, func(n *corev1.Node) bool {
 				v, _ := d.Verdict(n.Name)
