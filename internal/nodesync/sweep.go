@@ -110,7 +110,8 @@ func (m Memory) Applied(p Plan, tried []Tried) Memory {
 	over := func(host string) bool {
 		return cleaned[host] || !absent[host] && !refused[host] && !refused[""]
 	}
-	m.Sweep.Strays = sorted(slices.DeleteFunc(strays, over))
+	slices.Sort(strays)
+	m.Sweep.Strays = slices.Compact(slices.DeleteFunc(strays, over))
 	m.Sweep.Mentioned = slices.DeleteFunc(slices.Clone(m.Sweep.Mentioned), func(host string) bool {
 		return over(host) && !refused[host]
 	})
@@ -129,10 +130,4 @@ func cleaned(tried []Tried) map[string]bool {
 		}
 	}
 	return hosts
-}
-
-// sorted returns names in their order, each once.
-func sorted(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }
