@@ -122,20 +122,12 @@ func Rooms() []Room {
 	}
 	adapters := []string{"calico"}
 	everything := slices.Concat([]string{"api", "assumed", "rights", "prose", "finding", "people", "explain", "doctor", "platform"}, pure, adapters, acting)
-	rooms = append(rooms, pluginRooms(everything, tests)...)
+	rooms = slices.Concat(rooms, pluginRooms(everything, tests), tables(tests))
 	return append(rooms,
 		Room{
 			Name: "calico", Packages: []string{"internal/calico/..."},
 			MayImport: []string{"api", "assumed", "platform", "nodesync", "routereflector"}, TestsMayImport: tests,
 			Reason: "an adapter speaks the words of the components that use it and knows nothing of who runs them",
-		},
-		Room{
-			Name: "assumed", Packages: []string{"internal/assumed"}, Outside: pureOutside(), TestsMayImport: tests,
-			Reason: "what is assumed of other systems is a table of values; product and simulators take it from there, and a test compares it with the outside",
-		},
-		Room{
-			Name: "rights", Packages: []string{"internal/rights"}, Outside: pureOutside(), TestsMayImport: tests,
-			Reason: "what programs may do is a table of values; the programs, their manifests and the doctor take it from there, without one program's code in another",
 		},
 		Room{
 			Name: "prose", Packages: []string{"internal/platform/prose"}, Outside: pureOutside(), TestsMayImport: tests,
@@ -194,6 +186,20 @@ func Rooms() []Room {
 			Reason: "the lab sees every component, and nothing imports the lab",
 		},
 	)
+}
+
+// tables returns the rooms of tables of values, which several components share.
+func tables(tests []string) []Room {
+	return []Room{
+		{
+			Name: "assumed", Packages: []string{"internal/assumed"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what is assumed of other systems is a table of values; product and simulators take it from there, and a test compares it with the outside",
+		},
+		{
+			Name: "rights", Packages: []string{"internal/rights"}, Outside: pureOutside(), TestsMayImport: tests,
+			Reason: "what programs may do is a table of values; the programs, their manifests and the doctor take it from there, without one program's code in another",
+		},
+	}
 }
 
 // pluginRooms returns a room for each command of the plugin, and for what they share.

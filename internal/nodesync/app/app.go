@@ -179,7 +179,8 @@ func addReconciler(ctx context.Context, mgr *manager.Manager, store commands.Dat
 	}
 	return mgr.Add(&controller.Reconciler{
 		Requests: requests, RestoreStore: store,
-		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.settings.Config, DryRun: !o.writes(),
+		Journal: journal, Events: newEvents(mgr, o, log), State: state, Datastore: store, Cluster: cluster, Config: o.settings.Config,
+		DryRun: !o.writes(), Writes: controller.Writes(),
 		Leftovers: true, Clock: clock.RealClock{}, Log: log.WithName(Component),
 		Metrics: controller.NewMetrics(ctrlmetrics.Registry), Wake: cluster.Wake(),
 	})

@@ -103,7 +103,7 @@ func (e *errand) reconciler() *controller.Reconciler {
 	config := e.config
 	config.OneShot = true // a confirmation comes with this command, and not from what a controller keeps
 	r := controller.NewOneShot(config, e.store, e.cluster, e.notes, e.clock)
-	r.Leftovers = false // they need two sweeps, and so a controller
+	r.Leftovers, r.Writes = false, controller.Writes() // leftovers need two sweeps, and so a controller
 	return r
 }
 

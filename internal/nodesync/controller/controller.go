@@ -47,6 +47,8 @@ type Reconciler struct {
 	// State outlives the process; without one (nil), grace periods begin again after a restart and nothing can be confirmed.
 	State  State
 	Config nodesync.Config
+	// Writes are what it may write: all of [Writes].
+	Writes []outputs.Write
 	// Leftovers says that what pods that are gone have left on existing machines is looked for.
 	Leftovers bool
 	// Requests are what people ask for by name, and RestoreStore is for putting back what they name; nil for neither.
@@ -166,7 +168,7 @@ func (r *Reconciler) options() parts {
 	if r.DryRun {
 		o.Mode, o.Because = outputs.Report, func(s *scene, step nodesync.Step) string { return because(s.plan)[step.Subject()] }
 	}
-	o.Writes, o.Save, o.Apply, o.AtEnd = writes(), r.promise, r.applyStep, true
+	o.Writes, o.Save, o.Apply, o.AtEnd = r.Writes, r.promise, r.applyStep, true
 	o.Report = func(ctx context.Context, done *round) {
 		r.learn(ctx, done)
 		r.Metrics.countRound(done.Err, r.Clock.Now())
@@ -246,10 +248,10 @@ func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 	return true
 }
 
-// writes are what rounds write. In Kubernetes that is, by the rights for it, the state with the answers to requests, the
+// Writes are what rounds write. In Kubernetes that is, by the rights for it, the state with the answers to requests, the
 // journal, and Calico's datastore if it is there. In Calico's etcd it is the record of the cluster, and what is removed
 // of machines and put back.
-func writes() []outputs.Write {
+func Writes() []outputs.Write {
 	out := reconcile.Granted(rights.Rounds(rights.NodeSync().Roles("kubernetes", "restore")))
 	out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put"}})
 	for _, kind := range append([]string{"nodes", "workloadendpoints"}, nodesync.RestorableResources()...) {

@@ -182,7 +182,7 @@ func (s *stage) dropNode(ctx context.Context, name string) {
 func (s *stage) reconciler() *Reconciler {
 	state := &ConfigMapState{Client: s.state.Client, Namespace: s.state.Namespace, Name: s.state.Name}
 	return &Reconciler{
-		Datastore: s.store, Cluster: s.cluster, State: state, Config: s.config, Clock: s.clock, Log: logr.Discard(),
+		Datastore: s.store, Cluster: s.cluster, State: state, Config: s.config, Writes: Writes(), Clock: s.clock, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Wake: s.cluster.Wake(),
 	}
 }

@@ -131,7 +131,7 @@ func (r *Reconciler) named(request Request) *Reconciler {
 		return !slices.Contains(nodesync.ResourceKinds(), kind)
 	})
 	return &Reconciler{
-		Datastore: r.Datastore, Cluster: r.Cluster, Config: config,
+		Datastore: r.Datastore, Cluster: r.Cluster, Config: config, Writes: r.Writes,
 		Journal: r.Journal, Events: r.Events, DryRun: request.DryRun, Workers: r.Workers, Clock: r.Clock, Log: r.Log,
 		Metrics: NewMetrics(prometheus.NewRegistry()), known: forRequest(r.known),
 	}

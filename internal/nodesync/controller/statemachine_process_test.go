@@ -145,7 +145,7 @@ func (p *process) start() {
 	}
 	ports := &ports{p: p, datastore: calico.EtcdOver(&etcdPort{etcd: p.u.etcd, by: p.name, asked: func() { p.calls["etcd"]++ }})}
 	p.r = &Reconciler{
-		Datastore: ports, Cluster: ports, Config: p.u.config, DryRun: p.options.dryRun, Leftovers: p.options.leftovers, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
+		Datastore: ports, Cluster: ports, Config: p.u.config, Writes: Writes(), DryRun: p.options.dryRun, Leftovers: p.options.leftovers, Clock: clockOf, Log: logr.Discard(), Metrics: p.watcher.metrics,
 		Workers: max(1, p.options.workers), // with one, one call is made at a time, in the order of the plan
 	}
 	if !p.options.stateless {

@@ -72,7 +72,7 @@ func listing(found ...string) *world {
 // reconciler is a controller of the world, without a state, requests and leftovers of pods.
 func (w *world) reconciler() *Reconciler {
 	return &Reconciler{
-		Datastore: w, Cluster: w, Config: nodesync.DefaultConfig(), Clock: clock.RealClock{}, Log: logr.Discard(),
+		Datastore: w, Cluster: w, Config: nodesync.DefaultConfig(), Writes: Writes(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }
