@@ -16,6 +16,7 @@ import (
 
 	cloud "github.com/mooring-dev/mooring/internal/docloud/app"
 	storage "github.com/mooring-dev/mooring/internal/etcdstorage/controller"
+	nodes "github.com/mooring-dev/mooring/internal/nodesync/controller"
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	reflectors "github.com/mooring-dev/mooring/internal/routereflector/controller"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
@@ -51,6 +52,7 @@ func TestSecurityPageNamesEveryField(t *testing.T) {
 	var declares []string
 	for program, all := range map[string][]outputs.Write{
 		cloudName: cloud.Writes(), reflectorsName: (&reflectors.KubernetesDatastore{}).Writes(), etcdName: storage.Writes(),
+		"calico-node-sync": nodes.Writes(),
 	} {
 		fields := map[string][]string{}
 		for _, w := range all {

@@ -252,7 +252,18 @@ func (r *Reconciler) learn(ctx context.Context, done *round) bool {
 // journal, and Calico's datastore if it is there. In Calico's etcd it is the record of the cluster, and what is removed
 // of machines and put back.
 func Writes() []outputs.Write {
-	out := reconcile.Granted(rights.Rounds(rights.NodeSync().Roles("kubernetes", "restore")))
+	updated := func(plural string, fields ...string) outputs.Write {
+		w := outputs.Write{
+			System: outputs.Kubernetes, Kind: plural + "." + rights.CalicoGroup, Verbs: []string{"update"}, Bound: true,
+		}
+		for _, field := range fields {
+			w.Fields = append(w.Fields, outputs.Field("spec", field))
+		}
+		return w
+	}
+	out := outputs.Narrowed(reconcile.Granted(rights.Rounds(rights.NodeSync().Roles("kubernetes", "restore"))),
+		updated("ipamblocks", "allocations", "unallocated", "attributes", "sequenceNumber", "sequenceNumberForAllocation"),
+		updated("ipamhandles", "block", "deleted"), updated("blockaffinities", "state", "deleted"))
 	out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: "clusterinformations", Verbs: []string{"put"}})
 	for _, kind := range append([]string{"nodes", "workloadendpoints"}, nodesync.RestorableResources()...) {
 		out = append(out, outputs.Write{System: outputs.CalicoEtcd, Kind: kind, Verbs: []string{"put", "delete"}})

@@ -5,12 +5,15 @@ package outputs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"path"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -137,7 +140,7 @@ func deletion(body []byte) (c change, err error) {
 
 // read reads the body of a write that is declared with its fields or its precondition, and returns the request to send
 // instead, which has it still.
-func read(verb string, r *http.Request) (c change, again *http.Request, err error) {
+func (g guard) read(verb string, r *http.Request) (c change, again *http.Request, err error) {
 	var body []byte
 	if r.Body != nil {
 		body, err = io.ReadAll(r.Body)
@@ -148,6 +151,98 @@ func read(verb string, r *http.Request) (c change, again *http.Request, err erro
 	}
 	again = r.Clone(r.Context())
 	again.Body = io.NopCloser(bytes.NewReader(body))
-	c, err = changed(verb, r.Header.Get("Content-Type"), body)
+	if verb != "update" {
+		c, err = changed(verb, r.Header.Get("Content-Type"), body)
+		return c, again, err
+	}
+	was, err := g.before(r)
+	if err == nil {
+		c, err = replaced(was, body)
+	}
 	return c, again, err
+}
+
+// send sends a request, and keeps the response's body for the round if the object in it may be updated in part.
+func (g guard) send(r *http.Request) (*http.Response, error) {
+	response, err := g.next.RoundTrip(r)
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices {
+		return response, err //nolint:wrapcheck // it is the transport's own
+	}
+	at := r.URL.Path
+	o, inRound := r.Context().Value(key{}).(declared)
+	kind, name := resource(at), path.Base(at)
+	inPart := func(w Write) bool { return w.Fields != nil && w.Kind == kind && slices.Contains(w.Verbs, "update") }
+	if collection, _, _ := strings.Cut(kind, "."); !inRound || name == collection || !slices.ContainsFunc(o.writes, inPart) {
+		return response, nil
+	}
+	body, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", at, err)
+	}
+	o.read.Store(at, body)
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
+
+// before returns the object that an update replaces, in JSON, as it was read last in the round. Where it was not, as of
+// one out of a list, it is read.
+func (g guard) before(r *http.Request) ([]byte, error) {
+	if o, inRound := r.Context().Value(key{}).(declared); inRound {
+		if body, known := o.read.Load(r.URL.Path); known {
+			return body.([]byte), nil //nolint:forcetypeassert // nothing else is stored
+		}
+	}
+	get := r.Clone(r.Context())
+	get.Method, get.Body, get.ContentLength = http.MethodGet, nil, 0
+	response, err := g.next.RoundTrip(get)
+	if err != nil {
+		return nil, fmt.Errorf("reading what is to be updated: %w", err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("reading what is to be updated, %s: %s, %w", r.URL.Path, response.Status, cmp.Or(err, ErrUndeclared))
+	}
+	return body, nil
+}
+
+// replaced returns what an update makes of an object, both in JSON: the fields that come, go or are others. Those that
+// the API server keeps itself are none.
+func replaced(was, is []byte) (c change, err error) {
+	var before, after map[string]any
+	if err := json.Unmarshal(was, &before); err != nil {
+		return change{}, fmt.Errorf("decoding what is to be updated: %w", err)
+	}
+	if err := json.Unmarshal(is, &after); err != nil {
+		return change{}, fmt.Errorf("decoding an update: %w", err)
+	}
+	c.differ("", before, after)
+	metadata, _ := after["metadata"].(map[string]any)
+	for _, name := range []string{"uid", "resourceVersion"} {
+		c.bound = c.bound || metadata[name] != nil && metadata[name] != ""
+	}
+	return c, nil
+}
+
+// differ takes the fields in that differ between two states of what is at a place. An object without fields is as good as
+// none.
+func (c *change) differ(at string, was, is map[string]any) {
+	names := map[string]bool{}
+	for _, state := range []map[string]any{was, is} {
+		for name := range state {
+			names[name] = true
+		}
+	}
+	kept := []string{"/metadata/managedFields", "/metadata/generation", "/metadata/creationTimestamp"}
+	for name := range names {
+		field := at + Field(name)
+		before, wasObject := was[name].(map[string]any)
+		after, isObject := is[name].(map[string]any)
+		switch {
+		case slices.Contains(kept, field):
+		case (wasObject || was[name] == nil) && (isObject || is[name] == nil):
+			c.differ(field, before, after)
+		case !reflect.DeepEqual(was[name], is[name]):
+			c.add(field, is[name])
+		}
+	}
 }

@@ -88,6 +88,72 @@ func TestOnlyDeclaredFieldsAreSent(t *testing.T) {
 	}
 }
 
+// An update is compared with the object as the round has read or written it last, or as it is where that was not, and
+// is not sent if it changes what is not declared or names no object. What the API server keeps itself is no change.
+func TestOnlyDeclaredFieldsAreUpdated(t *testing.T) {
+	t.Parallel()
+	const block, was = "/apis/crd.projectcalico.org/v1/ipamblocks/b",
+		`{"metadata":{"resourceVersion":"1","generation":3,"labels":{}},"spec":{"cidr":"c","allocations":[1,null]}}`
+	writes := []Write{{
+		System: Kubernetes, Kind: "ipamblocks.crd.projectcalico.org", Verbs: []string{"update"},
+		Fields: []string{Field("spec", "allocations")}, Bound: true,
+	}}
+	for name, at := range map[string]struct {
+		body string
+		sent bool
+	}{
+		"a field":          {`{"metadata":{"resourceVersion":"1"},"spec":{"cidr":"c","allocations":[null,null]}}`, true},
+		"nothing":          {was, true},
+		"a field goes":     {`{"metadata":{"resourceVersion":"1"},"spec":{"cidr":"c"}}`, true},
+		"another field":    {`{"metadata":{"resourceVersion":"1"},"spec":{"cidr":"d","allocations":[1,null]}}`, false},
+		"another goes":     {`{"metadata":{"resourceVersion":"1"},"spec":{"allocations":[1,null]}}`, false},
+		"another comes":    {`{"metadata":{"resourceVersion":"1","labels":{"a":"b"}},"spec":{"cidr":"c","allocations":[1]}}`, false},
+		"all goes":         {`{"metadata":{"resourceVersion":"1"}}`, false},
+		"no object named":  {`{"metadata":{},"spec":{"cidr":"c","allocations":[]}}`, false},
+		"no object at all": {`[]`, false},
+	} {
+		for _, reads := range []bool{false, true} {
+			var log []string
+			transport := Guard(roundTrip(func(r *http.Request) (*http.Response, error) {
+				text := was
+				if log = append(log, r.Method); r.Body != nil {
+					text = string(must.Get(io.ReadAll(r.Body)).Or(t))
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
+			}))
+			ctx := Within(t.Context(), "test", writes)
+			send := func(method, body string) (string, error) {
+				request := must.Get(http.NewRequestWithContext(ctx, method, "https://kubernetes.example"+block, strings.NewReader(body))).Or(t)
+				if method == http.MethodGet {
+					request.Body = nil
+				}
+				response, err := transport.RoundTrip(request)
+				if err != nil {
+					return "", err
+				}
+				return string(must.Get(io.ReadAll(response.Body)).Or(t)), response.Body.Close()
+			}
+			if got, err := send(http.MethodGet, ""); reads && (err != nil || got != was) {
+				t.Fatalf("read %s, %v", got, err)
+			} else if !reads {
+				ctx, log = Within(t.Context(), "test", writes), nil
+			}
+			got, err := send(http.MethodPut, at.body)
+			want := []string{http.MethodGet}
+			if at.sent {
+				want = append(want, http.MethodPut)
+			}
+			if !slices.Equal(log, want) || at.sent != (err == nil) || at.sent && got != at.body {
+				t.Errorf("%s, read before: %t: sent %v, %q, %v", name, reads, log, got, err)
+			}
+			// The next one is compared with what was written.
+			if _, err = send(http.MethodPut, at.body); at.sent && (err != nil || len(log) != 3) {
+				t.Errorf("%s again: %v, %v", name, log, err)
+			}
+		}
+	}
+}
+
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Systems that controllers write to.
@@ -34,8 +35,8 @@ const (
 type Write struct {
 	System, Kind string
 	Verbs        []string
-	// Fields are what a patch of an object in Kubernetes may change, each with what is in it, as [Field] has them; nil is
-	// the whole object, which is then the controller's own.
+	// Fields are what a patch or an update of an object in Kubernetes may change, each with what is in it, as [Field] has
+	// them; nil is the whole object, which is then the controller's own.
 	Fields []string
 	// Bound has a patch or deletion in Kubernetes refused that names neither the UID nor the resourceVersion of its
 	// object, so that it cannot be about another one of the same name.
@@ -69,13 +70,15 @@ var ErrMoved = errors.New("the token was replaced or refused meanwhile: whose th
 type declared struct {
 	controller string
 	writes     []Write
+	// read are the objects that may be updated in part, in JSON as they were read last, by their path.
+	read *sync.Map
 }
 
 type key struct{}
 
 // Within returns the context of a round of a controller.
 func Within(ctx context.Context, controller string, writes []Write) context.Context {
-	return context.WithValue(ctx, key{}, declared{controller, writes})
+	return context.WithValue(ctx, key{}, declared{controller, writes, &sync.Map{}})
 }
 
 // Allowed returns the writes by which ctx allows one, or [ErrUndeclared]: none outside of a round, where there is no need
@@ -128,10 +131,10 @@ type guard struct {
 // RoundTrip implements http.RoundTripper.
 func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	verb, writes := verbOf(r.Method)
-	if !writes {
-		return g.next.RoundTrip(r)
-	}
 	ctx := r.Context()
+	if !writes {
+		return g.send(r)
+	}
 	if _, inRound := ctx.Value(key{}).(declared); !inRound && g.outside != nil {
 		ctx = Within(ctx, "outside of rounds", g.outside)
 	}
@@ -142,19 +145,19 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	if r, err = narrowed(verb, r, by); err != nil {
+	if r, err = g.narrowed(verb, r, by); err != nil {
 		return nil, err
 	}
-	return g.next.RoundTrip(r)
+	return g.send(r)
 }
 
-// narrowed returns the request to send, if one of the writes covers what a patch or deletion changes.
-func narrowed(verb string, r *http.Request, by []Write) (*http.Request, error) {
-	whole := func(w Write) bool { return w.Fields == nil && !w.Bound }
-	if len(by) == 0 || slices.ContainsFunc(by, whole) || verb != "patch" && verb != "delete" {
+// narrowed returns the request to send, if one of the writes covers what it changes.
+func (g guard) narrowed(verb string, r *http.Request, by []Write) (*http.Request, error) {
+	whole := func(w Write) bool { return w.Fields == nil && (verb == "update" || !w.Bound) }
+	if len(by) == 0 || slices.ContainsFunc(by, whole) || verb == "create" {
 		return r, nil
 	}
-	c, again, err := read(verb, r)
+	c, again, err := g.read(verb, r)
 	if err != nil {
 		return nil, err
 	}
