@@ -25,39 +25,39 @@ const (
 )
 
 // apart gives this process and what it starts from now on the one processor, and what start starts the other.
-func apart(b testing.TB, start func()) {
-	b.Helper()
+func apart(tb testing.TB, start func()) {
+	tb.Helper()
 	if runtime.NumCPU() <= otherProcessor {
-		b.Skip("it needs two processors")
+		tb.Skip("it needs two processors")
 	}
 	start()
-	for _, task := range tasks(b, "self") {
-		children := must.Get(os.ReadFile("/proc/self/task/" + strconv.Itoa(task) + "/children")).Or(b)
+	for _, task := range tasks(tb, "self") {
+		children := must.Get(os.ReadFile("/proc/self/task/" + strconv.Itoa(task) + "/children")).Or(tb)
 		for child := range strings.FieldsSeq(string(children)) {
-			for _, each := range tasks(b, child) {
-				onProcessor(b, each, coreProcessor)
+			for _, each := range tasks(tb, child) {
+				onProcessor(tb, each, coreProcessor)
 			}
 		}
 	}
-	for _, task := range tasks(b, "self") {
-		onProcessor(b, task, otherProcessor)
+	for _, task := range tasks(tb, "self") {
+		onProcessor(tb, task, otherProcessor)
 	}
 }
 
 // tasks are the threads of a process, from proc(5).
-func tasks(b testing.TB, process string) (all []int) {
-	b.Helper()
-	for _, task := range must.Get(os.ReadDir("/proc/" + process + "/task")).Or(b) {
-		all = append(all, must.Get(strconv.Atoi(task.Name())).Or(b))
+func tasks(tb testing.TB, process string) (all []int) {
+	tb.Helper()
+	for _, task := range must.Get(os.ReadDir("/proc/" + process + "/task")).Or(tb) {
+		all = append(all, must.Get(strconv.Atoi(task.Name())).Or(tb))
 	}
 	return all
 }
 
 // onProcessor keeps a thread on a processor, with sched_setaffinity(2).
-func onProcessor(b testing.TB, thread, processor int) {
-	b.Helper()
+func onProcessor(tb testing.TB, thread, processor int) {
+	tb.Helper()
 	if err := pin(thread, processor); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
