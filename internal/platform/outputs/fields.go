@@ -194,6 +194,7 @@ func (g guard) before(r *http.Request) ([]byte, error) {
 	}
 	get := r.Clone(r.Context())
 	get.Method, get.Body, get.ContentLength = http.MethodGet, nil, 0
+	get.Header.Set("Accept", "application/json")
 	response, err := g.next.RoundTrip(get)
 	if err != nil {
 		return nil, fmt.Errorf("reading what is to be updated: %w", err)

@@ -236,6 +236,8 @@ func (b ballot) lostNow(n *rr.Node, before v1alpha1.LostReflector, known bool) (
 		return before, true
 	case open:
 		return before, true
+	case known && !v.since.After(before.Until.Time): // a loss from before the return is that which is over
+		return before, b.in.Now.Sub(before.Until.Time) < b.in.Stabilization()
 	case len(v.lost) >= rr.Quorum && n.Ready == corev1.ConditionTrue && isLoss(b.in, v):
 		return v1alpha1.LostReflector{Node: n.Name, Since: metav1.NewTime(v.since.UTC().Truncate(time.Second))}, true
 	case known:

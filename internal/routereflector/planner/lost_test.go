@@ -252,6 +252,15 @@ func TestOldReportsAreNoReturn(t *testing.T) {
 			t.Errorf("reported %v after the loss: %+v", at, p.Lost)
 		}
 	}
+	// Nor is a loss from before the return another one.
+	w.Topology.Status.LostReflectors = MakePlan(report(w, w.Now, since, nil)).Lost
+	w.Now = w.Now.Add(time.Minute)
+	for at, again := range map[time.Duration]bool{0: false, time.Second: false, 30 * time.Second: true} {
+		p := MakePlan(report(w, w.Now, since.Add(at), lost))
+		if is := len(p.Lost) == 1 && p.Lost[0].Until == nil; is != again {
+			t.Errorf("lost %v after the first time: %+v", at, p.Lost)
+		}
+	}
 }
 
 // A dead reflector is replaced by another node, in one promotion and one demotion, although a promotion makes the

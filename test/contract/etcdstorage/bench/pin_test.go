@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
@@ -28,7 +29,7 @@ const (
 func apart(tb testing.TB, start func()) {
 	tb.Helper()
 	if runtime.NumCPU() <= otherProcessor {
-		tb.Skip("it needs two processors")
+		testkit.Skip(tb, "it needs two processors, one for the core")
 	}
 	start()
 	for _, task := range tasks(tb, "self") {
