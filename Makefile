@@ -35,7 +35,9 @@ KUBECTL      ?= kubectl
 COMPONENT    ?= calico-node-sync
 DATASTORE    ?=
 E2E_FLAGS    ?=
-E2E_NEEDS    := bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl bin/kube-controllers bin/calico-cni bin/helm bin/krew bin/kustomize bin/promtool build bin/gotestsum bin/testexec $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
+# What `go run ./hack/tests` runs tests with.
+RUNNER       := bin/gotestsum bin/testexec bin/linkcache
+E2E_NEEDS    := bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl bin/kube-controllers bin/calico-cni bin/helm bin/krew bin/kustomize bin/promtool build $(RUNNER) $(if $(findstring -short,$(E2E_FLAGS)),,real-nodes bin/calicoctl)
 RACE         ?=
 VERSIONS     ?=
 SUITES       ?=
@@ -52,7 +54,7 @@ help: ## Show this list.
 lab: bin/lab demo-binaries ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build bin/gotestsum bin/testexec bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 16 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
+test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build $(RUNNER) bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 16 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
@@ -62,10 +64,10 @@ packages: ## Install the Debian packages that some tests use, as root: a C compi
 e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 
-e2e-bgp: bin/lab bin/kubectl build bin/gotestsum bin/testexec ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
+e2e-bgp: bin/lab bin/kubectl build $(RUNNER) ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/bgp/e2e
 
-e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build bin/gotestsum bin/testexec real-nodes ## Of these, labs with real machines and the product as pods on them (needs root, runc and nftables).
+e2e-nodes: bin/lab bin/etcd bin/kubectl bin/helm build $(RUNNER) real-nodes ## Of these, labs with real machines and the product as pods on them (needs root, runc and nftables).
 	@go run ./hack/tests e2e $(E2E_FLAGS) lab/internal/realnode/e2e test/e2e/pods
 
 nightly: $(E2E_NEEDS) bin/storage-e2e ## All tests, with the race detector and as many cases as campaigns need: hours (no lint, matrix or vuln).
@@ -176,9 +178,9 @@ bin/csi-sanity bin/gotestsum bin/golangci-lint bin/govulncheck bin/controller-ge
 	@go build -modfile=go.tools.mod -tags remove_all_sd -o $@ "$$(grep -oE '[^[:space:]]+/$(@F)(/v[0-9]+)?$$' go.tools.mod)"
 	@touch $@
 
-# What go test runs test binaries with, to record their costs.
-bin/testexec: hack/testexec/main.go internal/testkit/scratch/scratch.go
-	@go build -o $@ ./hack/testexec
+# What go test runs test binaries with, to record their costs, and the linker with, to link none twice.
+bin/testexec bin/linkcache: $(wildcard hack/testexec/*.go hack/linkcache/*.go) internal/testkit/scratch/scratch.go
+	@go build -o $@ ./hack/$(@F)
 
 # Calico's own controllers, for the end to end tests: one and a half minutes on two cores, as it shares no dependency's version with the product.
 bin/kube-controllers: go.kube-controllers.mod

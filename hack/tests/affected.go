@@ -131,7 +131,7 @@ func needs(p testPackage, source []byte, commands map[string][]string) []string 
 }
 
 // everything are the files that decide how all is built or run.
-var everything = regexp.MustCompile(`^((lab/)?go\.(mod|sum)|go\.tools\.(mod|sum)|Makefile|\.ci/run|hack/(tests|testexec)/.*\.go)$`)
+var everything = regexp.MustCompile(`^((lab/)?go\.(mod|sum)|go\.tools\.(mod|sum)|Makefile|\.ci/run|hack/(tests|testexec|linkcache)/.*\.go)$`)
 
 // affects returns the first changed file that matters to the package in a folder, or "": a file in a folder that it needs (tests in its own
 // alone), or one of a part of the repository, such as docs/ or charts/, that its source names.

@@ -246,7 +246,7 @@ func (r runner) test(ctx context.Context, g group) error {
 	}
 	args = append(args, "--")
 	// make lint runs vet on all packages.
-	args = append(args, "-p", strconv.Itoa(g.parallel()), "-parallel", "4", "-timeout", "60m", "-vet=off", "-exec", r.exec())
+	args = append(args, "-p", strconv.Itoa(g.parallel()), "-parallel", "4", "-timeout", "60m", "-vet=off", "-exec", r.exec(), "-toolexec", r.toolexec())
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
 		if !again { // gotestsum has them already
@@ -290,6 +290,11 @@ func (r runner) costs() string { return filepath.Join(r.folder(), r.kind+".tsv")
 // exec is what go test runs test binaries with. It splits the words by itself.
 func (r runner) exec() string {
 	return strconv.Quote(filepath.Join(r.root, "bin", "testexec")) + " " + strconv.Quote(r.costs())
+}
+
+// toolexec is what go test runs the compiler and the linker with.
+func (r runner) toolexec() string {
+	return strconv.Quote(filepath.Join(r.root, "bin", "linkcache")) + " " + strconv.Quote(filepath.Join(r.root, "bin", "links"))
 }
 
 // clean removes what the last run recorded. Packages whose result go test has cached are not run and cost nothing.
