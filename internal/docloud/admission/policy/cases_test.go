@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/docloud/admission/policy"
 	"github.com/mooring-dev/mooring/internal/docloud/annotation"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
+	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // ports replaces the Service's ports.
@@ -28,10 +29,23 @@ func ports(s *corev1.Service, protocol corev1.Protocol, numbers ...int32) *corev
 	return s
 }
 
-// The policy that refuses, by example: what each expression takes, and the sentence with which it refuses.
-func TestAnnotationsPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
-	s := connect(t, controlplane.Shared(t), "")
+// The policies without defaults, put into force once: an API server takes seconds of a processor to compile them. Each test has Services of its own.
+func TestPolicies(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
+	cluster := controlplane.Shared(t)
+	s := connect(t, cluster, "")
+	createBefore(t, s)
 	defer install(t, s, "")()
+	for name, test := range map[string]func(*testing.T, *controlplane.Cluster, *server){
+		"refuse": refuseByExample, "warn": warnByExample, "leave what is there": leaveWhatIsThere,
+		"bear long values": bearLongValues, "hand over": handOver,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, cluster, s) })
+	}
+}
+
+// The policy that refuses, by example: what each expression takes, and the sentence with which it refuses.
+func refuseByExample(t *testing.T, _ *controlplane.Cluster, s *server) {
+	t.Helper()
 	regional := func(pairs ...string) *corev1.Service {
 		return service("web", append([]string{"type", "REGIONAL"}, pairs...)...)
 	}
@@ -78,9 +92,8 @@ func TestAnnotationsPolicy(t *testing.T) { //nolint:paralleltest // policies app
 }
 
 // The policy that warns, by example.
-func TestDoubtsPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
-	s := connect(t, controlplane.Shared(t), "")
-	defer install(t, s, "")()
+func warnByExample(t *testing.T, _ *controlplane.Cluster, s *server) {
+	t.Helper()
 	for _, tc := range []struct {
 		doubtful, plain *corev1.Service
 		want            string
@@ -105,23 +118,14 @@ func TestDoubtsPolicy(t *testing.T) { //nolint:paralleltest // policies apply to
 	}
 }
 
-// What was there before the policies, right or wrong, can be changed in every other respect, set right step by step, and deleted; the controller can
-// write what it writes; Services of others are left alone.
-func TestPoliciesLeaveWhatIsThere(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
-	cluster := controlplane.Shared(t)
-	s, ctx := connect(t, cluster, ""), t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
+// createBefore creates what leaveWhatIsThere finds, before the policies.
+func createBefore(t *testing.T, s *server) {
+	t.Helper()
 	create := func(one *corev1.Service) {
-		_, err := s.CoreV1().Services("default").Create(ctx, one, metav1.CreateOptions{})
-		must(err)
+		must.Get(s.CoreV1().Services("default").Create(t.Context(), one, metav1.CreateOptions{})).Or(t)
 	}
 	const id = "6e1f2a3b-0000-4000-8000-00000000000a"
-	create(service("web", "type", "REGIONAL", annotation.LoadBalancerID, id, "network", "INTERNAL", "protocol", "ftp", "size-unit", "x"))
+	create(service("old", "type", "REGIONAL", annotation.LoadBalancerID, id, "network", "INTERNAL", "protocol", "ftp", "size-unit", "x"))
 	other := service("other", "type", "GLOBAL")
 	class := "example.com/other"
 	other.Spec.LoadBalancerClass = &class
@@ -129,8 +133,19 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) { //nolint:paralleltest // polic
 	plain := service("plain", "type", "GLOBAL")
 	plain.Spec.Type = corev1.ServiceTypeClusterIP
 	create(plain)
-	defer install(t, s, "")()
+}
 
+// What was there before the policies, right or wrong, can be changed in every other respect, set right step by step, and deleted; the controller can
+// write what it writes; Services of others are left alone.
+func leaveWhatIsThere(t *testing.T, cluster *controlplane.Cluster, s *server) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
 	patch := func(c *server, name, body string, sub ...string) error {
 		_, err := c.CoreV1().Services("default").Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, sub...)
 		return err
@@ -142,33 +157,33 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) { //nolint:paralleltest // polic
 		return `{"metadata":{"annotations":{"` + name + `":"` + value + `"}}}`
 	}
 	s.heard()
-	must(patch(s, "web", `{"metadata":{"labels":{"a":"b"}}}`))
-	must(patch(s, "web", annotate("example.com/a", "b")))
-	must(patch(s, "web", `{"metadata":{"finalizers":["service.kubernetes.io/load-balancer-cleanup"]}}`))
-	must(patch(s, "web", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, "status"))
-	must(patch(s, "web", annotate(p+"size-unit", "2")))
-	must(patch(s, "web", annotate(annotation.CertificateID, "renewed")))
+	must(patch(s, "old", `{"metadata":{"labels":{"a":"b"}}}`))
+	must(patch(s, "old", annotate("example.com/a", "b")))
+	must(patch(s, "old", `{"metadata":{"finalizers":["service.kubernetes.io/load-balancer-cleanup"]}}`))
+	must(patch(s, "old", `{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`, "status"))
+	must(patch(s, "old", annotate(p+"size-unit", "2")))
+	must(patch(s, "old", annotate(annotation.CertificateID, "renewed")))
 	if got := s.said(t); len(got) > 0 {
 		t.Errorf("warnings %q", got)
 	}
-	got := refusal(t, patch(s, "web", annotate(p+"http-ports", "x")))
+	got := refusal(t, patch(s, "old", annotate(p+"http-ports", "x")))
 	if diff := cmp.Diff([]string{`annotation ` + p + `http-ports is "x", it must be port numbers separated by commas, without blanks`}, got); diff != "" {
 		t.Errorf("a mistake alongside another (- want, + got):\n%s", diff)
 	}
-	got = refusal(t, patch(s, "web", annotate(annotation.Type, "REGIONAL_NETWORK")))
+	got = refusal(t, patch(s, "old", annotate(annotation.Type, "REGIONAL_NETWORK")))
 	if len(got) != 1 || got[0] != `annotation `+annotation.Type+` is "REGIONAL_NETWORK", `+admission.TypeStays("REGIONAL") {
 		t.Errorf("another type: %q", got)
 	}
-	must(patch(s, "web", annotate(p+"network", "EXTERNAL")))
+	must(patch(s, "old", annotate(p+"network", "EXTERNAL")))
 	if got := s.said(t); !slices.Equal(got, []string{`annotation ` + p + `network is "EXTERNAL", but DigitalOcean does not change the network of a load balancer: only a new one can have another`}) {
 		t.Errorf("another network: warnings %q", got)
 	}
 	for _, user := range admission.Controllers() {
 		controller := connect(t, cluster, user)
-		must(patch(controller, "web", annotate(annotation.Type, "REGIONAL_NETWORK")))
-		must(patch(controller, "web", annotate(annotation.Type, "REGIONAL")))
+		must(patch(controller, "old", annotate(annotation.Type, "REGIONAL_NETWORK")))
+		must(patch(controller, "old", annotate(annotation.Type, "REGIONAL")))
 	}
-	must(patch(s, "web", annotate(annotation.Type, "null")))
+	must(patch(s, "old", annotate(annotation.Type, "null")))
 	for _, name := range []string{"other", "plain"} {
 		must(patch(s, name, annotate(annotation.Type, "WORSE")))
 	}
@@ -176,16 +191,15 @@ func TestPoliciesLeaveWhatIsThere(t *testing.T) { //nolint:paralleltest // polic
 		t.Errorf("a Service that becomes one of ours: %q", got)
 	}
 	// While it goes, kept by its finalizer, the controller and people may write anything.
-	must(s.CoreV1().Services("default").Delete(ctx, "web", metav1.DeleteOptions{}))
-	must(patch(s, "web", annotate(annotation.Type, "WORSE")))
-	must(patch(s, "web", `{"metadata":{"finalizers":null}}`))
+	must(s.CoreV1().Services("default").Delete(ctx, "old", metav1.DeleteOptions{}))
+	must(patch(s, "old", annotate(annotation.Type, "WORSE")))
+	must(patch(s, "old", `{"metadata":{"finalizers":null}}`))
 	must(s.CoreV1().Services("default").Delete(ctx, "other", metav1.DeleteOptions{}))
 }
 
 // The longest values there can be: what is judged stays within what the API server lets an expression cost, and what is not judged is taken.
-func TestPoliciesBearLongValues(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
-	s := connect(t, controlplane.Shared(t), "")
-	defer install(t, s, "")()
+func bearLongValues(t *testing.T, _ *controlplane.Cluster, s *server) {
+	t.Helper()
 	longest := func(piece string, length int) string { return strings.Repeat(piece, length/len(piece)) }
 	one := service("web", "type", "REGIONAL")
 	for _, name := range []string{annotation.HTTPPorts, annotation.TLSPorts, annotation.HTTP2Ports} {

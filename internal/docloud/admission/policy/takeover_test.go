@@ -21,9 +21,9 @@ import (
 )
 
 // An author of Services may not name a load balancer that the namespace does not hand over; who may change the namespace may, and what is named stays.
-func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply to the whole cluster
-	cluster, ctx := controlplane.Shared(t), t.Context()
-	admin := connect(t, cluster, "")
+func handOver(t *testing.T, cluster *controlplane.Cluster, admin *server) {
+	t.Helper()
+	ctx := t.Context()
 	for _, name := range []string{"team", "handed"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name == "handed" {
@@ -46,7 +46,6 @@ func TestTakeOverPolicy(t *testing.T) { //nolint:paralleltest // policies apply 
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}
 	author := &server{Interface: kubernetes.NewForConfigOrDie(controlplane.Protobuf(config))}
-	defer install(t, admin, "")()
 	naming := func(namespace, name, id string) *corev1.Service {
 		s := service(name)
 		s.Namespace = namespace
