@@ -208,10 +208,10 @@ func split(module string, all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for
-// processes: of two processors three packages used two thirds. Many more than five do not help: each has an API server and an etcd that cost as long as they run, and on a slow
-// machine that was half of all. Those of the lab run one at a time: networks of machines, whose packets are counted, need the processors, and test
-// binaries that link Kubernetes' servers a gigabyte of memory each.
+// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes: of two processors
+// three packages used two thirds, and five nine tenths. Many more than six do not help: each has an API server and an etcd that cost as long as
+// they run, and on a slow machine that was half of all. Those of the lab run one at a time: networks of machines, whose packets are counted, need
+// the processors, and test binaries that link Kubernetes' servers a gigabyte of memory each.
 func (g group) parallel() int {
 	processors := max(2, runtime.NumCPU())
 	switch {
@@ -220,7 +220,7 @@ func (g group) parallel() int {
 	case g.name == "plain" && g.beside:
 		return processors / 2
 	case g.name == "plain":
-		return 2*processors + 1
+		return 3 * processors
 	default:
 		return processors
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -57,12 +58,16 @@ func restoreUnderLoad(t *testing.T, flags []string, overtaken bool) {
 	var actors sync.WaitGroup
 	acting, stop := context.WithCancel(ctx)
 	defer stop()
+	pause := time.Duration(cases.Number(t, 2000, 1, 1)) * time.Microsecond // without one they take most of a processor
 	for i, r := range replicas {
 		for j, act := range []func(context.Context, *clientv3.Client, *rand.Rand){m.write, m.read} {
 			random := rand.New(rand.NewPCG(cases.Seed(t), uint64(2*i+j)))
 			actors.Go(func() {
+				next := time.NewTicker(pause)
+				defer next.Stop()
 				for acting.Err() == nil {
 					act(acting, r.Client, random)
+					<-next.C
 				}
 			})
 		}
