@@ -16,6 +16,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"github.com/mooring-dev/mooring/internal/archtest"
 )
 
@@ -150,6 +153,45 @@ func TestDependencyDirections(t *testing.T) {
 	}
 	for _, v := range archtest.Check(archtest.Rooms(), packages, r.isOwn) {
 		t.Error(v)
+	}
+}
+
+// TestTheLinterKnowsEveryPurePackage compares depguard's list with the rules: what it lacks, an editor takes for any other package.
+func TestTheLinterKnowsEveryPurePackage(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	var linter struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct {
+					Rules struct {
+						Pure struct {
+							Files []string `json:"files"`
+						} `json:"pure"`
+					} `json:"rules"`
+				} `json:"depguard"`
+			} `json:"settings"`
+		} `json:"linters"`
+	}
+	content, err := os.ReadFile(filepath.Join(r.root, ".golangci.yaml"))
+	if err = errors.Join(err, yaml.Unmarshal(content, &linter)); err != nil {
+		t.Fatal(err)
+	}
+	var listed, pure []string
+	for _, pattern := range linter.Linters.Settings.Depguard.Rules.Pure.Files {
+		if folder, ok := strings.CutPrefix(pattern, "**/"); ok {
+			listed = append(listed, strings.TrimSuffix(folder, "/*.go"))
+		}
+	}
+	for _, p := range list(t, r.root, "./...") {
+		if folder := r.relative([]string{p.ImportPath})[0]; archtest.Pure(folder) {
+			pure = append(pure, folder)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(pure)
+	if diff := cmp.Diff(pure, listed); diff != "" {
+		t.Errorf(".golangci.yaml, linters.settings.depguard.rules.pure.files (- want, + is):\n%s", diff)
 	}
 }
 

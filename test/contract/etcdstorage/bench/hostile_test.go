@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -75,18 +76,44 @@ func beHostile(what string) error {
 		defer func() { _ = conn.Close() }()
 		conns = append(conns, conn)
 	}
+	debug.SetMemoryLimit(mostOfAttacker)
 	fmt.Println(hostileLoads()[name](ctx, conns))
 	return nil
+}
+
+// startHostile starts a process of asHostile, which attacks at once.
+func startHostile(tb testing.TB, name, address, niceness string) *testkit.Process {
+	tb.Helper()
+	self := must.Get(os.Executable()).Or(tb)
+	process := testkit.Start(tb, filepath.Join(tb.TempDir(), "hostile.log"), []string{asHostile + "=" + name + "@" + address}, "nice", "-n", niceness, self)
+	tb.Cleanup(process.Kill)
+	return process
+}
+
+// endHostile ends one and returns what it printed.
+func endHostile(tb testing.TB, process *testkit.Process) string {
+	tb.Helper()
+	process.Signal(syscall.SIGTERM)
+	<-process.Done()
+	if process.ExitCode() != 0 {
+		tb.Fatalf("the hostile tenant: %s", process.Output())
+	}
+	return strings.TrimSpace(process.Output())
 }
 
 const (
 	// replicas are those of the hostile tenant's proxy, and hostileConnections those of its clients.
 	replicas, hostileConnections = 2, 4
+	// modest is the niceness of a hostile tenant's clients: elsewhere they have machines of their own, and do not take its proxy's processor.
+	modest = "19"
 	// quietPause is between two requests of the quiet tenant.
 	quietPause = 5 * time.Millisecond
 	// mostMedian and mostSlow are how many times as long as alongside the control the quiet tenant's p50 and p99 may be.
 	mostMedian, mostSlow = 1.3, 2.0
 )
+
+// mostOfAttacker bounds the memory of an attacker, of which all attack at one time: 31 of them would have all of the machine's.
+const mostOfAttacker = 1 << 29
 
 // The quiet tenant's operations.
 func quietOperations() []string { return []string{"put", "get", "list", "watch"} }
@@ -172,25 +199,19 @@ func ready(b *testing.B, proxy *tenantproxy.Binary) string {
 // alongside measures alone and alongside one attack by turns.
 func (q *quietTenant) alongside(b *testing.B, t *table, name, address string) {
 	b.Helper()
-	self := must.Get(os.Executable()).Or(b)
-	niceness := "19" // elsewhere its clients have machines of their own
+	niceness := modest
 	if name == control {
 		niceness = "0"
 	}
 	got := &noticed{}
-	noise := testkit.Start(b, filepath.Join(b.TempDir(), "hostile.log"), []string{asHostile + "=" + name + "@" + address}, "nice", "-n", niceness, self)
-	defer noise.Kill()
+	noise := startHostile(b, name, address, niceness)
 	for range number(b, "MOORING_BENCH_SECONDS", 2) {
 		noise.Signal(syscall.SIGSTOP)
 		q.measure(b, &got.alone, time.Second)
 		noise.Signal(syscall.SIGCONT)
 		q.measure(b, &got.together, time.Second)
 	}
-	noise.Signal(syscall.SIGTERM)
-	<-noise.Done()
-	if noise.ExitCode() != 0 {
-		b.Fatalf("the hostile tenant: %s", noise.Output())
-	}
+	endHostile(b, noise)
 	for _, wrong := range slices.Concat(got.alone.Wrong(quietOperations()...), got.together.Wrong(quietOperations()...)) {
 		b.Errorf("alongside %s: %s", name, wrong)
 	}
