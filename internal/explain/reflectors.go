@@ -188,11 +188,11 @@ func (t Topology) standing(s *Section, n routereflector.Node) {
 func (t Topology) steps(s *Section, n routereflector.Node) bool {
 	pending := false
 	for i, step := range t.Plan.Steps {
-		if step.Node != n.Name {
+		if step.Node() != n.Name {
 			continue
 		}
 		pending = true
-		s.heed("pending", "step %d of %d, %s: %s", i+1, len(t.Plan.Steps), step.Kind, step.Reason)
+		s.heed("pending", "step %d of %d, %s: %s", i+1, len(t.Plan.Steps), routereflector.Kind(step), step.What().Reason)
 	}
 	if plan := t.World.Topology.Status.Plan; pending && plan != nil && plan.WaitingFor != "" {
 		s.heed("waits", "%s", plan.WaitingFor)

@@ -47,7 +47,8 @@ func six() routereflector.World {
 		w.Nodes = append(w.Nodes, n)
 	}
 	for _, step := range planner.MakePlan(w).Steps {
-		if p := step.Peer; step.Kind == routereflector.EnsurePeer {
+		if ensure, is := step.(routereflector.EnsurePeer); is {
+			p := ensure.Peer
 			p.NodeMatcher, p.PeerMatcher = matcher(p.NodeSelector), matcher(p.PeerSelector)
 			w.Peers = append(w.Peers, p)
 		}
@@ -159,8 +160,8 @@ func TestReflectorSteps(t *testing.T) {
 	plan := planner.MakePlan(w)
 	var chosen, step string
 	for i, s := range plan.Steps {
-		if s.Kind == routereflector.Promote {
-			chosen, step = s.Node, fmt.Sprintf("!pending: step %d of %d, Promote: %s", i+1, len(plan.Steps), s.Reason)
+		if routereflector.Is[routereflector.Promote](s) {
+			chosen, step = s.Node(), fmt.Sprintf("!pending: step %d of %d, Promote: %s", i+1, len(plan.Steps), s.What().Reason)
 			break
 		}
 	}

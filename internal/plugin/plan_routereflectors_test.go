@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
@@ -24,7 +25,7 @@ type plannedTopologies struct {
 
 type plannedTopology struct {
 	Topology string                   `json:"topology"`
-	Steps    []routereflector.Step    `json:"steps"`
+	Steps    []v1alpha1.PlanStep      `json:"steps"`
 	Waiting  string                   `json:"waiting"`
 	Held     string                   `json:"held"`
 	Refusals []routereflector.Refusal `json:"refusals"`
@@ -148,7 +149,8 @@ func planReflectors(t *testing.T, cluster *controlplane.Cluster, kubeconfig stri
 		t.Fatalf("all: %+v", all)
 	}
 	main := all[0]
-	if len(main.Steps) < 3 || main.Steps[0].String() != steps[0] || main.Steps[1].String() != steps[1] || main.Held != "" || main.Waiting != "" || len(main.NotRead) > 0 {
+	line := func(s v1alpha1.PlanStep) string { return s.Kind + " " + s.Object + ": " + s.Reason }
+	if len(main.Steps) < 3 || line(main.Steps[0]) != steps[0] || line(main.Steps[1]) != steps[1] || main.Held != "" || main.Waiting != "" || len(main.NotRead) > 0 {
 		t.Fatalf("main: %+v", main)
 	}
 	if one := planned(2, "main"); len(one) != 1 || one[0].Topology != "main" {
@@ -217,7 +219,7 @@ func planReflectorsInEtcd(t *testing.T, planned func(code int, args ...string) [
 	t.Setenv("ETCD_ENDPOINTS", etcd.Endpoint)
 	before := etcd.Revision(t)
 	main := planned(2, "main")[0]
-	promotes := slices.DeleteFunc(main.Steps, func(s routereflector.Step) bool { return s.Kind != routereflector.Promote })
+	promotes := slices.DeleteFunc(main.Steps, func(s v1alpha1.PlanStep) bool { return s.Kind != "Promote" })
 	if len(promotes) != 3 || len(main.Refusals) > 0 {
 		t.Errorf("nobody is a reflector in etcd: %+v", main)
 	}

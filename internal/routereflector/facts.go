@@ -276,8 +276,3 @@ func (w *World) IsOthers(n *Node) bool {
 			return Selects(o.Spec.ClientSelector, n.Labels)
 		})
 }
-
-// OfClient reports that the step is a write to a client.
-func (s Step) OfClient() bool {
-	return s.Kind == Assign || s.Kind == Join || s.Kind == Leave || s.Kind == Release
-}

@@ -231,59 +231,162 @@ func InRole(reflectors []Reflector, role Role) []Reflector {
 	return slices.DeleteFunc(slices.Clone(reflectors), func(r Reflector) bool { return r.Role != role })
 }
 
-// Kind is what a step does.
-type Kind string
-
-// The kinds of steps.
-const (
-	// EnsurePeer creates or updates one of the topology's BGPPeers.
-	EnsurePeer Kind = "EnsurePeer"
-	// RemovePeer deletes one.
-	RemovePeer Kind = "RemovePeer"
-	// Promote makes a node a reflector: label and cluster ID in one patch.
-	Promote Kind = "Promote"
-	// Demote ends it, in one patch as well.
-	Demote Kind = "Demote"
-	// MeshOn and MeshOff switch the node-to-node mesh.
-	MeshOn  Kind = "MeshOn"
-	MeshOff Kind = "MeshOff"
-	// Assign labels a client with a group. None of its sessions ends by it.
-	Assign Kind = "Assign"
-	// Join gives a client sessions with a second group, and Leave ends those with the first: two patches of labels make
-	// a move.
-	Join  Kind = "Join"
-	Leave Kind = "Leave"
-	// Release takes the labels of a client away where groups do not matter any more.
-	Release Kind = "Release"
-	// Adopt gives a reflector that spec.adopt names the topology's label; its cluster ID is the topology's already.
-	Adopt Kind = "Adopt"
-	// RetirePeer deletes a BGPPeer that spec.adopt names, somebody else's.
-	RetirePeer Kind = "RetirePeer"
-)
-
-// Step is one write.
-type Step struct {
-	Kind Kind `json:"kind"`
-	// Object is what is written, as Kind/name.
-	Object string `json:"object"`
-	Reason string `json:"reason"`
-	// Node is the node of Promote, Adopt, Demote, Assign, Join, Leave and Release.
-	Node string `json:"-"`
-	// NodeLabels are the labels of groups that the node gets with the step, nil for those that it loses. The label of a
-	// reflector comes with Promote and Adopt, and goes with Demote.
-	NodeLabels map[string]*string `json:"-"`
-	// ClusterID is the cluster ID that the node gets with Promote, "" for the topology's.
-	ClusterID string `json:"-"`
-	// Peer is the BGPPeer of EnsurePeer, or the name of that of RemovePeer and RetirePeer.
-	Peer Peer `json:"-"`
-	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
-	UID             string `json:"-"`
-	ResourceVersion string `json:"-"`
+// Step is one write. The set of steps is closed: only the types below implement it.
+//
+//sumtype:decl
+type Step interface {
+	// What returns what is written, and why.
+	What() About
+	// Node returns the name of the node that changes, "" for none.
+	Node() string
+	// Change returns what changes on it, the zero value for nothing, and its cluster ID, nil if that stays.
+	Change() (c NodeChange, clusterID *string)
+	// String is the step in a line.
+	String() string
+	step()
 }
 
-// Ungrouped is what takes all labels of groups away.
-func (n *Node) Ungrouped() map[string]*string {
-	return n.Without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+// About is the object that a step writes, and why.
+type About struct {
+	// Object is what is written, as Kind/name.
+	Object, Reason string
+	// UID and ResourceVersion are those of the object that the step was decided on, "" for one that is to be created.
+	UID, ResourceVersion string
+}
+
+// AboutPeer is what a step at the BGPPeer of a name is about; have is the zero value for one that is to be created.
+func AboutPeer(name string, have Peer, reason string) About {
+	return About{"BGPPeer/" + name, reason, have.UID, have.ResourceVersion}
+}
+
+// What implements Step.
+func (a About) What() About { return a }
+
+// Node implements Step.
+func (About) Node() string { return "" }
+
+// Change implements Step.
+func (About) Change() (NodeChange, *string) { return NodeChange{}, nil }
+
+func (About) step() {}
+
+// NodeChange is what a step changes on a node.
+type NodeChange struct {
+	About
+	Name string
+	// Labels are those that the node gets, nil for those that it loses.
+	Labels map[string]*string
+}
+
+// RoleChange is one with the label of a reflector among the labels. ClusterID is the node's from then on, "" for none.
+type RoleChange struct {
+	NodeChange
+	ClusterID string
+}
+
+// Node implements Step.
+func (c NodeChange) Node() string { return c.Name }
+
+// Change implements Step.
+func (c NodeChange) Change() (NodeChange, *string) { return c, nil }
+
+// Change implements Step.
+func (c RoleChange) Change() (NodeChange, *string) { return c.NodeChange, &c.ClusterID }
+
+type (
+	// EnsurePeer creates or updates one of the topology's BGPPeers.
+	EnsurePeer struct {
+		About
+		Peer Peer
+	}
+	// RemovePeer deletes one.
+	RemovePeer struct {
+		About
+		Name string
+	}
+	// RetirePeer deletes a BGPPeer that spec.adopt names, somebody else's.
+	RetirePeer struct {
+		About
+		Name string
+	}
+	// MeshOn switches the node-to-node mesh on.
+	MeshOn struct{ About }
+	// MeshOff switches it off.
+	MeshOff struct{ About }
+	// Promote makes a node a reflector: label and cluster ID in one patch.
+	Promote struct{ RoleChange }
+	// Demote ends it, in one patch as well.
+	Demote struct{ RoleChange }
+	// Adopt gives a reflector that spec.adopt names the topology's label; its cluster ID is the topology's already.
+	Adopt struct{ RoleChange }
+	// Assign labels a client with a group. None of its sessions ends by it.
+	Assign struct{ NodeChange }
+	// Join gives a client sessions with a second group.
+	Join struct{ NodeChange }
+	// Leave ends those with the first: two patches of labels make a move.
+	Leave struct{ NodeChange }
+	// Release takes the labels of a client away where groups do not matter any more.
+	Release struct{ NodeChange }
+)
+
+func (s EnsurePeer) String() string { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s RemovePeer) String() string { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s RetirePeer) String() string { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s MeshOn) String() string     { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s MeshOff) String() string    { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Promote) String() string    { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Adopt) String() string      { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Demote) String() string     { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Assign) String() string     { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Join) String() string       { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Leave) String() string      { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+func (s Release) String() string    { return fmt.Sprintf(line, s, s.Object, s.Reason)[skip:] }
+
+// line is the format of a step, of which the first skip bytes are the package's name.
+const (
+	line = "%T %s: %s"
+	skip = len("routereflector.")
+)
+
+// Kind is the step's type name, as it stands in the status, JSON and metrics.
+func Kind(s Step) string { return fmt.Sprintf("%T", s)[skip:] }
+
+// Shown is the step as the status and the JSON form of a plan have it.
+func Shown(s Step) v1alpha1.PlanStep {
+	return v1alpha1.PlanStep{Kind: Kind(s), Object: s.What().Object, Reason: s.What().Reason}
+}
+
+// Is reports that a step is of a kind.
+func Is[K Step](s Step) bool {
+	_, is := s.(K)
+	return is
+}
+
+// OfClient reports that the step is a write to a client.
+func OfClient(s Step) bool {
+	switch s.(type) {
+	case Assign, Join, Leave, Release:
+		return true
+	case EnsurePeer, RemovePeer, RetirePeer, MeshOn, MeshOff, Promote, Adopt, Demote:
+	}
+	return false
+}
+
+// Exempt is the node whose own sessions the step cannot but reset, since its role changes, "" if it resets none.
+func Exempt(s Step) string {
+	switch s.(type) {
+	case Promote, Demote:
+		return s.Node()
+	case EnsurePeer, RemovePeer, RetirePeer, MeshOn, MeshOff, Adopt, Assign, Join, Leave, Release:
+	}
+	return ""
+}
+
+// Marks are the labels that make the node a reflector of the first group of a topology.
+func (n *Node) Marks(topology string) map[string]*string {
+	out := n.Without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+	out[v1alpha1.ReflectorLabel] = &topology
+	return out
 }
 
 // HasAny reports whether the node has one of some labels.
@@ -305,9 +408,6 @@ func (n *Node) Without(keys ...string) map[string]*string {
 	return out
 }
 
-// String is the step in a line.
-func (s Step) String() string { return fmt.Sprintf("%s %s: %s", s.Kind, s.Object, s.Reason) }
-
 // Checks is what the model says of a state of the cluster.
 type Checks struct {
 	// UnreachablePairs counts the ordered pairs of live nodes without a path, summed over the address families.
@@ -318,17 +418,6 @@ type Checks struct {
 	MaxPathsPerPrefix int `json:"maxPathsPerPrefix"`
 	// Examples names some of the unreachable pairs.
 	Examples []reachability.Pair `json:"examples,omitempty"`
-}
-
-// changesRole reports that the step makes a node a reflector, or an ordinary one.
-func (s Step) changesRole() bool { return s.Kind == Promote || s.Kind == Demote }
-
-// Exempt is the node whose own sessions the step cannot but reset, "" if it resets none.
-func (s Step) Exempt() string {
-	if s.changesRole() {
-		return s.Node
-	}
-	return ""
 }
 
 // Refuse is a Refusal with a message as of [fmt.Sprintf].

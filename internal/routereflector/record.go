@@ -135,21 +135,22 @@ func (w World) record() *v1alpha1.Record {
 
 // Recorded is the record as it must be before a step that labels a node as a reflector, and after one that takes the
 // label away. Other steps change nothing, and neither does any where there is no record.
-func Recorded(record *v1alpha1.Record, step Step, t v1alpha1.RouteReflectorTopology) *v1alpha1.Record {
-	if record == nil || step.Kind != Promote && step.Kind != Adopt && step.Kind != Demote {
+func Recorded(record *v1alpha1.Record, step Step) *v1alpha1.Record {
+	c, clusterID := step.Change()
+	if record == nil || clusterID == nil {
 		return record
 	}
-	out := Without(record, step.Node)
-	if step.Kind == Demote {
+	out := Without(record, c.Name)
+	if c.Labels[v1alpha1.ReflectorLabel] == nil {
 		return out
 	}
 	e := v1alpha1.RecordedReflector{
-		Node:      step.Node,
-		UID:       markedUID(step.UID),
+		Node:      c.Name,
+		UID:       markedUID(c.UID),
 		Group:     GroupName(FirstGroup),
-		ClusterID: cmp.Or(step.ClusterID, t.Spec.ClusterID),
+		ClusterID: *clusterID,
 	}
-	if group := step.NodeLabels[v1alpha1.GroupLabel]; group != nil {
+	if group := c.Labels[v1alpha1.GroupLabel]; group != nil {
 		e.Group = *group
 	}
 	out.Reflectors = append(out.Reflectors, e)

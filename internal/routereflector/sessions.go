@@ -21,11 +21,11 @@ const (
 	namesInWait = 3
 )
 
-// Restores reports that a promotion only gives a reflector back what was written on it, and resets no session that
+// Restores reports that the promotion of a node only gives a reflector back what was written on it, and resets no session that
 // carries routes: without the label or a cluster ID it reflects nothing, and with another group's label not to its
 // clients. One whose ID was changed to another has its sessions, as BGPPeers select by labels alone, and reflects.
-func (w *World) Restores(step Step) bool {
-	n, _ := w.Node(step.Node)
+func (w *World) Restores(node string) bool {
+	n, _ := w.Node(node)
 	if !n.altered() {
 		return false
 	}

@@ -4,11 +4,9 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/mooring-dev/mooring/internal/routereflector/planner"
@@ -96,21 +94,22 @@ func (r *Reconciler) request(ctx context.Context, s *scene, q question) (err err
 // change carries out a step of package routereflector and reports it. What is labeled is recorded before, what has lost its label after it.
 func (r *Reconciler) change(ctx context.Context, s *scene, c change) error {
 	if !s.changed {
-		if err := r.record(ctx, s, slices.DeleteFunc(slices.Clone(c.with), func(step routereflector.Step) bool { return step.Kind == routereflector.Demote })); err != nil {
+		if err := r.record(ctx, s, slices.DeleteFunc(slices.Clone(c.with), routereflector.Is[routereflector.Demote])); err != nil {
 			return err
 		}
 	}
 	err := r.write(ctx, s, c.Step)
-	r.Metrics.wrote(string(c.Kind), err)
+	kind := routereflector.Kind(c.Step)
+	r.Metrics.wrote(kind, err)
 	if err != nil {
 		return err
 	}
 	m, now := s.memory, r.Clock.Now()
-	r.Metrics.stepped(c.Kind, min(now.Sub(m.done), now.Sub(m.begun)))
+	r.Metrics.stepped(kind, min(now.Sub(m.done), now.Sub(m.begun)))
 	m.carriedOut(c.Step, now)
 	r.log.Info("Done", "topology", s.topology.Name, "step", c.String())
-	if reason := told(c.Kind); reason != "" {
-		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", c.Object, c.Reason))
+	if reason := told(c.Step); reason != "" {
+		r.event(s.topology, corev1.EventTypeNormal, reason, fmt.Sprintf("%s: %s", c.What().Object, c.What().Reason))
 	}
 	s.world, s.changed = planner.After(s.world, c.Step), true
 	return r.record(ctx, s, []routereflector.Step{c.Step})
@@ -121,49 +120,44 @@ func (r *Reconciler) write(ctx context.Context, s *scene, step routereflector.St
 	if err := r.confirm(ctx, s, step); err != nil {
 		return err
 	}
-	switch step.Kind {
+	switch step := step.(type) {
 	case routereflector.EnsurePeer:
 		if step.UID == "" {
 			return r.Calico.CreatePeer(ctx, step.Peer)
 		}
 		return r.Calico.UpdatePeer(ctx, step.Peer, step.UID, step.ResourceVersion)
-	case routereflector.RemovePeer, routereflector.RetirePeer:
-		return r.Calico.DeletePeer(ctx, step.Peer.Name, step.UID, step.ResourceVersion)
-	case routereflector.MeshOn, routereflector.MeshOff:
-		return r.Calico.SetMesh(ctx, s.configuration, step.Kind == routereflector.MeshOn)
-	case routereflector.Promote, routereflector.Adopt:
-		label := s.topology.Name
-		return r.setRole(ctx, step, &label, cmp.Or(step.ClusterID, s.world.Topology.Spec.ClusterID))
-	case routereflector.Demote:
-		return r.setRole(ctx, step, nil, "")
-	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
-		return r.changeNode(ctx, step, step.NodeLabels, nil)
+	case routereflector.RemovePeer:
+		return r.Calico.DeletePeer(ctx, step.Name, step.UID, step.ResourceVersion)
+	case routereflector.RetirePeer:
+		return r.Calico.DeletePeer(ctx, step.Name, step.UID, step.ResourceVersion)
+	case routereflector.MeshOn:
+		return r.Calico.SetMesh(ctx, s.configuration, true)
+	case routereflector.MeshOff:
+		return r.Calico.SetMesh(ctx, s.configuration, false)
+	case routereflector.Promote, routereflector.Adopt, routereflector.Demote,
+		routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
 	}
-	return fmt.Errorf("%s: there is no such kind of step", step.Kind)
+	return r.changeNode(ctx, step)
 }
 
-// setRole makes a node a reflector or an ordinary one, with our labels and Calico's cluster ID in one write.
-func (r *Reconciler) setRole(ctx context.Context, step routereflector.Step, label *string, id string) error {
-	labels := map[string]*string{v1alpha1.ReflectorLabel: label}
-	maps.Copy(labels, step.NodeLabels)
-	return r.changeNode(ctx, step, labels, &id)
-}
-
-// changeNode changes the node that a step was decided on, if it is still as it was. The cluster ID stays where id is nil.
-func (r *Reconciler) changeNode(ctx context.Context, step routereflector.Step, labels map[string]*string, id *string) error {
-	err := r.Calico.ChangeNode(ctx, calico.NodeChange{
-		Node: step.Node, UID: step.UID, ResourceVersion: step.ResourceVersion, Labels: labels, ClusterID: id,
-	})
+// changeNode changes the node that a step was decided on, if it is still as it was: its labels and Calico's cluster ID in one write.
+func (r *Reconciler) changeNode(ctx context.Context, step routereflector.Step) error {
+	c, id := step.Change()
+	err := r.Calico.ChangeNode(ctx, calico.NodeChange{Node: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, Labels: c.Labels, ClusterID: id})
 	if err != nil {
-		return fmt.Errorf("%s: %w", step.Kind, err)
+		return fmt.Errorf("%s: %w", routereflector.Kind(step), err)
 	}
 	return nil
 }
 
-// disruptive reports that a step takes something away, or starts something that must be alone.
-func disruptive(k routereflector.Kind) bool {
-	return k == routereflector.Promote || k == routereflector.Demote || k == routereflector.MeshOff || k == routereflector.RetirePeer ||
-		k == routereflector.Leave
+// disruptive reports that a step takes something away, starts something that must be alone, or turns the mesh on.
+func disruptive(step routereflector.Step) bool {
+	switch step.(type) {
+	case routereflector.Promote, routereflector.Demote, routereflector.MeshOn, routereflector.MeshOff, routereflector.RetirePeer, routereflector.Leave:
+		return true
+	case routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Adopt, routereflector.Assign, routereflector.Join, routereflector.Release:
+	}
+	return false
 }
 
 // confirm looks again, live, before a write: whether Calico's datastore may be written to, and before a disruptive step whether the
@@ -176,10 +170,10 @@ func (r *Reconciler) confirm(ctx context.Context, s *scene, step routereflector.
 	if !ready {
 		return &calico.ConflictError{Key: "ClusterInformation default", Detail: "datastoreReady is now false"}
 	}
-	if !disruptive(step.Kind) && step.Kind != routereflector.MeshOn {
+	if !disruptive(step) {
 		return nil
 	}
-	return r.Calico.Unchanged(ctx, s.view, s.world.Nodes, step.Object)
+	return r.Calico.Unchanged(ctx, s.view, s.world.Nodes, step.What().Object)
 }
 
 // hold puts the finalizer on the topology, or takes it away if nobody is a reflector that the informers do not show as one: the scene has none of the topology's.
@@ -201,7 +195,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scene, held bool) error {
 func (r *Reconciler) record(ctx context.Context, s *scene, steps []routereflector.Step) error {
 	is := s.topology.Status.Record
 	for _, step := range steps {
-		is = routereflector.Recorded(is, step, s.world.Topology)
+		is = routereflector.Recorded(is, step)
 	}
 	if equality.Semantic.DeepEqual(is, s.topology.Status.Record) {
 		return nil

@@ -192,7 +192,7 @@ func waiter(plan routereflector.Plan) string {
 	if len(plan.Steps) == 0 {
 		return "the end of the last change"
 	}
-	return fmt.Sprintf("%s %s", plan.Steps[0].Kind, plan.Steps[0].Object)
+	return fmt.Sprintf("%s %s", routereflector.Kind(plan.Steps[0]), plan.Steps[0].What().Object)
 }
 
 // progress says what is under way.

@@ -31,7 +31,7 @@ func TestGitOpsOfATopology(t *testing.T) {
 	refused := func(reason routereflector.Reason) outcome {
 		return outcome{plan: routereflector.Plan{Refusals: []routereflector.Refusal{{Reason: reason, Message: "why"}}}}
 	}
-	steps := routereflector.Plan{Steps: []routereflector.Step{{Kind: routereflector.Promote, Object: "Node/a", Reason: "why"}}}
+	steps := routereflector.Plan{Steps: []routereflector.Step{promotion("a", "")}}
 	waiting := routereflector.Plan{Waiting: "sessions"}
 	for name, c := range map[string]struct {
 		o    outcome

@@ -236,7 +236,7 @@ func (r *Reconciler) steps(s *scene, m *memory, o outcome) (steps []step, next t
 	}
 	m.trouble = ""
 	switch changes := m.changes(s, plan); {
-	case len(changes) > 0 && plan.Steps[0].Kind == routereflector.MeshOn: // no request that fails, or that has to wait, holds up the mesh
+	case len(changes) > 0 && routereflector.Is[routereflector.MeshOn](plan.Steps[0]): // no request that fails, or that has to wait, holds up the mesh
 		steps = append(changes, r.requests(s, m, plan, "requests")...)
 	default:
 		steps = append(r.requests(s, m, plan, ""), changes...)
@@ -302,32 +302,37 @@ const lag = 5 * time.Second
 // repeats reports that a step is the last one, or a promotion that has just been carried out: the informers do not show it yet, or somebody takes a role away
 // again and again.
 func (m *memory) repeats(step routereflector.Step, now time.Time) bool {
-	if step.Kind == routereflector.Promote {
-		at, done := m.promoted[step.UID]
+	if promote, is := step.(routereflector.Promote); is {
+		at, done := m.promoted[promote.UID]
 		return done && now.Sub(at) < lag
 	}
-	return m.last.Kind == step.Kind && m.last.Object == step.Object && m.last.UID == step.UID &&
-		m.last.ResourceVersion == step.ResourceVersion && now.Sub(m.done) < lag
+	if m.last == nil || now.Sub(m.done) >= lag {
+		return false
+	}
+	last := m.last.What()
+	last.Reason = step.What().Reason
+	return routereflector.Kind(m.last) == routereflector.Kind(step) && last == step.What()
 }
 
 // carriedOut remembers a step.
 func (m *memory) carriedOut(step routereflector.Step, now time.Time) {
 	m.done, m.last = now, step
 	maps.DeleteFunc(m.promoted, func(_ string, at time.Time) bool { return now.Sub(at) >= lag })
-	if step.Kind != routereflector.Promote {
+	promote, is := step.(routereflector.Promote)
+	if !is {
 		return
 	}
 	if m.promoted == nil {
 		m.promoted = map[string]time.Time{}
 	}
-	m.promoted[step.UID] = now
+	m.promoted[promote.UID] = now
 }
 
 // justPromoted lists, by name, the nodes whose promotion would be a repetition.
 func (m *memory) justPromoted(s *scene) []string {
 	var out []string
 	for _, n := range s.world.Nodes {
-		if m.repeats(routereflector.Step{Kind: routereflector.Promote, UID: n.UID}, s.world.Now) {
+		if at, done := m.promoted[n.UID]; done && s.world.Now.Sub(at) < lag {
 			out = append(out, n.Name)
 		}
 	}

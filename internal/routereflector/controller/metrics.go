@@ -71,8 +71,8 @@ func (m *Metrics) wrote(kind string, err error) {
 }
 
 // stepped notes how long it took until a step could be carried out.
-func (m *Metrics) stepped(kind routereflector.Kind, took time.Duration) {
-	m.steps.WithLabelValues(string(kind)).Observe(took.Seconds())
+func (m *Metrics) stepped(kind string, took time.Duration) {
+	m.steps.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // observe sets the gauges of a topology.

@@ -86,11 +86,11 @@ func TestPage(t *testing.T) {
 		t.Errorf("reasons of conditions (- code, + page):\n%s", diff)
 	}
 	events := []string{eventRecorded}
-	for _, kind := range []routereflector.Kind{
-		routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Promote, routereflector.Demote, routereflector.MeshOn, routereflector.MeshOff,
-		routereflector.Adopt, routereflector.RetirePeer,
+	for _, step := range []routereflector.Step{
+		routereflector.EnsurePeer{}, routereflector.RemovePeer{}, routereflector.Promote{}, routereflector.Demote{},
+		routereflector.MeshOn{}, routereflector.MeshOff{}, routereflector.Adopt{}, routereflector.RetirePeer{},
 	} {
-		events = append(events, told(kind))
+		events = append(events, told(step))
 	}
 	slices.Sort(events)
 	if diff := cmp.Diff(events, column(section("Events"), regexp.MustCompile(`(?m)^\|([^|]*)\|[^|]*\|[^|]*\|$`))); diff != "" {

@@ -15,23 +15,18 @@ func TestPodsHoldNoMeshBack(t *testing.T) {
 	t.Parallel()
 	s := sceneOf("a")
 	s.topology = &v1alpha1.RouteReflectorTopology{}
-	steps := func(kinds ...routereflector.Kind) (out []routereflector.Step) {
-		for _, k := range kinds {
-			out = append(out, routereflector.Step{Kind: k})
-		}
-		return out
-	}
+	promotes, mesh := []routereflector.Step{promotion("a", "")}, []routereflector.Step{routereflector.MeshOn{}}
 	emergency, troubles := &v1alpha1.Emergency{}, []routereflector.Trouble{{Node: "r"}}
 	for name, c := range map[string]struct {
 		plan             routereflector.Plan
 		steps, witnesses int
 	}{
-		"a promotion":                    {routereflector.Plan{Steps: steps(routereflector.Promote)}, 0, 0},
-		"a promotion in an emergency":    {routereflector.Plan{Steps: steps(routereflector.Promote), Emergency: emergency}, 0, 0},
-		"the mesh in an emergency":       {routereflector.Plan{Steps: steps(routereflector.MeshOn), Emergency: emergency, Troubles: troubles}, 1, 1},
-		"the mesh for other options":     {routereflector.Plan{Steps: steps(routereflector.MeshOn)}, 0, 0},
+		"a promotion":                    {routereflector.Plan{Steps: promotes}, 0, 0},
+		"a promotion in an emergency":    {routereflector.Plan{Steps: promotes, Emergency: emergency}, 0, 0},
+		"the mesh in an emergency":       {routereflector.Plan{Steps: mesh, Emergency: emergency, Troubles: troubles}, 1, 1},
+		"the mesh for other options":     {routereflector.Plan{Steps: mesh}, 0, 0},
 		"a reflector in trouble":         {routereflector.Plan{Troubles: troubles}, 0, 1},
-		"one that is to be replaced now": {routereflector.Plan{Steps: steps(routereflector.Promote), Troubles: troubles}, 0, 1},
+		"one that is to be replaced now": {routereflector.Plan{Steps: promotes, Troubles: troubles}, 0, 1},
 	} {
 		c.plan.Witnesses = []string{"a"}
 		o := decide(s, &memory{}, c.plan)
@@ -41,13 +36,13 @@ func TestPodsHoldNoMeshBack(t *testing.T) {
 		}
 	}
 	s.podsRead = true
-	if o := decide(s, &memory{}, routereflector.Plan{Steps: steps(routereflector.Promote)}); !o.act {
+	if o := decide(s, &memory{}, routereflector.Plan{Steps: promotes}); !o.act {
 		t.Errorf("once the pods have been read it is held by %q", o.held)
 	}
 	for _, read := range []bool{true, false} {
 		for _, mode := range []v1alpha1.RolloutMode{v1alpha1.RolloutDryRun, v1alpha1.RolloutManual} {
 			s.podsRead, s.world.Topology.Spec.Rollout.Mode = read, mode
-			plan := routereflector.Plan{Steps: steps(routereflector.Promote), Troubles: troubles, Witnesses: []string{"a"}, Hash: "unapproved"}
+			plan := routereflector.Plan{Steps: promotes, Troubles: troubles, Witnesses: []string{"a"}, Hash: "unapproved"}
 			if got := decide(s, &memory{}, plan).permitted(); len(got.Steps)+len(got.Witnesses) != 0 {
 				t.Errorf("%s with pods read %v: steps %v, and %v are asked", mode, read, got.Steps, got.Witnesses)
 			}

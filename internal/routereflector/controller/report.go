@@ -97,10 +97,11 @@ type outcome struct {
 func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	o := outcome{plan: plan, act: true, trouble: m.trouble}
 	rollout, exiting := s.world.Topology.Spec.Rollout, s.topology.DeletionTimestamp != nil
+	rescues := plan.Emergency != nil && len(plan.Steps) > 0 && routereflector.Is[routereflector.MeshOn](plan.Steps[0])
 	switch {
 	case blocked(plan) != nil:
 		o.act, o.held, o.why = false, string(blocked(plan).Reason), blocked(plan).Message
-	case !s.podsRead && !exiting && !rescues(plan): // the mesh is turned on wherever pods run
+	case !s.podsRead && !exiting && !rescues: // the mesh is turned on wherever pods run, once no reflector is left
 		o.act, o.held = false, reasonPodsUnread
 		o.asks = len(plan.Troubles) > 0 && s.world.Approval(plan) == ""
 		o.why = "the list of pods has not been read yet, and spec.reflectors avoids nodes with workloads; if this persists, the right to list and watch pods is missing"
@@ -119,11 +120,6 @@ func decide(s *scene, m *memory, plan routereflector.Plan) outcome {
 	}
 	o.timedOut = s.world.Now.Sub(m.waitingSince) >= rollout.SessionTimeout.Duration
 	return o
-}
-
-// rescues reports that the first step turns the mesh on because no reflector is left.
-func rescues(plan routereflector.Plan) bool {
-	return plan.Emergency != nil && len(plan.Steps) > 0 && plan.Steps[0].Kind == routereflector.MeshOn
 }
 
 // permitted is what of the plan may be done: all of it, or nothing. Where nothing but the list of pods is missing, no approval either, nodes are asked about
@@ -283,7 +279,7 @@ func statusOf(s *scene, o outcome) v1alpha1.RouteReflectorTopologyStatus {
 	if len(plan.Steps) > 0 {
 		is.Plan = &v1alpha1.PlanStatus{Hash: plan.Hash, WaitingFor: plan.Waiting}
 		for _, step := range plan.Steps[:min(len(plan.Steps), maxSteps)] {
-			is.Plan.Steps = append(is.Plan.Steps, v1alpha1.PlanStep{Kind: string(step.Kind), Object: step.Object, Reason: step.Reason})
+			is.Plan.Steps = append(is.Plan.Steps, routereflector.Shown(step))
 		}
 	}
 	is.SilentClients, is.Sessions.SilentClients = o.silent, int32(o.silentCount)
@@ -430,10 +426,25 @@ const (
 )
 
 // told are the reasons of the Events of steps, "" for steps of which there is none: of clients there is one for each, or two.
-func told(k routereflector.Kind) string {
-	return map[routereflector.Kind]string{
-		routereflector.EnsurePeer: eventPeerWritten, routereflector.RemovePeer: eventPeerRemoved, routereflector.RetirePeer: eventPeerRetired,
-		routereflector.Promote: eventPromoted, routereflector.Demote: eventDemoted, routereflector.Adopt: eventAdopted,
-		routereflector.MeshOn: eventMeshEnabled, routereflector.MeshOff: eventMeshDisabled,
-	}[k]
+func told(step routereflector.Step) string {
+	switch step.(type) {
+	case routereflector.EnsurePeer:
+		return eventPeerWritten
+	case routereflector.RemovePeer:
+		return eventPeerRemoved
+	case routereflector.RetirePeer:
+		return eventPeerRetired
+	case routereflector.Promote:
+		return eventPromoted
+	case routereflector.Demote:
+		return eventDemoted
+	case routereflector.Adopt:
+		return eventAdopted
+	case routereflector.MeshOn:
+		return eventMeshEnabled
+	case routereflector.MeshOff:
+		return eventMeshDisabled
+	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
+	}
+	return ""
 }

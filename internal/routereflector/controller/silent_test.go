@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/routereflector/next"
 )
 
 // What was seen on BIRD: a client's port is closed and its BIRD starts again, so that its reflectors keep its session until BIRD's hold time is over, each for
@@ -65,7 +66,7 @@ func TestASilentClientWhileAReflectorIsReplaced(t *testing.T) {
 				}
 			}
 			replaced := until("replaced", func(routereflector.Plan) bool { return len(c.done) == before+2 })
-			if demotion := c.done[before+1]; demotion.Kind != routereflector.Demote || demotion.Node != leaver || replaced < max(last, 220*time.Second) {
+			if demotion := c.done[before+1]; !routereflector.Is[routereflector.Demote](demotion) || demotion.Node() != leaver || replaced < max(last, 220*time.Second) {
 				t.Errorf("after %s: %v", replaced, c.done[before:])
 			}
 			named := until("named", func(routereflector.Plan) bool { return len(c.s.topology.Status.SilentClients) == 1 })
@@ -158,25 +159,28 @@ func TestMoreSilentClientsThanTheStatusNames(t *testing.T) {
 	until("forgotten", func() bool { return len(c.m.named)+len(c.m.dark)+len(c.s.topology.Status.SilentClients) == 0 })
 }
 
+// promotion makes the node a reflector whose name is its UID.
+func promotion(uid, version string) routereflector.Step {
+	n := routereflector.Node{Name: uid, UID: uid, ResourceVersion: version}
+	return routereflector.Promote{RoleChange: routereflector.RoleChange{NodeChange: next.NodeStep(&n, "why", nil)}}
+}
+
 // A role that somebody takes away again and again is given back every few seconds, not at each event, whichever others are given back in between.
 func TestARoleIsNotGivenBackAtEachEvent(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
-	step := func(uid string, version string) routereflector.Step {
-		return routereflector.Step{Kind: routereflector.Promote, Object: "Node/" + uid, UID: uid, ResourceVersion: version}
-	}
-	m.carriedOut(step("a", "7"), then())
-	m.carriedOut(step("b", "7"), then().Add(time.Second))
-	if !m.repeats(step("a", "8"), then().Add(lag-time.Second)) || !m.repeats(step("b", "8"), then().Add(lag)) {
+	m.carriedOut(promotion("a", "7"), then())
+	m.carriedOut(promotion("b", "7"), then().Add(time.Second))
+	if !m.repeats(promotion("a", "8"), then().Add(lag-time.Second)) || !m.repeats(promotion("b", "8"), then().Add(lag)) {
 		t.Error("it is given back at once")
 	}
-	if m.repeats(step("a", "8"), then().Add(lag)) || m.repeats(step("b", "8"), then().Add(lag+time.Second)) {
+	if m.repeats(promotion("a", "8"), then().Add(lag)) || m.repeats(promotion("b", "8"), then().Add(lag+time.Second)) {
 		t.Error("it is never given back")
 	}
-	if m.repeats(step("c", "7"), then()) {
+	if m.repeats(promotion("c", "7"), then()) {
 		t.Error("another Node has to wait")
 	}
-	m.carriedOut(step("c", "7"), then().Add(lag))
+	m.carriedOut(promotion("c", "7"), then().Add(lag))
 	s := &scene{world: routereflector.World{Now: then().Add(lag)}}
 	s.world.Nodes = []routereflector.Node{{Name: "x", UID: "a"}, {Name: "y", UID: "b"}, {Name: "z", UID: "c"}}
 	if got := m.justPromoted(s); !slices.Equal(got, []string{"y", "z"}) || len(m.promoted) != 2 {

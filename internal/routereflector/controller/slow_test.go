@@ -115,7 +115,7 @@ func (c *slow) renewals(in time.Duration) int {
 
 // carryOut checks that all reflectors that there are have spoken since the last change, and changes the world.
 func (c *slow) carryOut(step routereflector.Step) {
-	if step.Kind == routereflector.Promote || step.Kind == routereflector.MeshOff {
+	if routereflector.Is[routereflector.Promote](step) || routereflector.Is[routereflector.MeshOff](step) {
 		for _, n := range c.s.world.Nodes {
 			said := c.m.said.Seen[n.Name]
 			if n.ClusterID != "" && len(said.Established) != len(c.s.world.Nodes)-1 {
@@ -126,7 +126,7 @@ func (c *slow) carryOut(step routereflector.Step) {
 			}
 		}
 	}
-	if c.done = append(c.done, step); step.Kind == routereflector.Promote {
+	if c.done = append(c.done, step); routereflector.Is[routereflector.Promote](step) {
 		c.promoted = c.s.world.Now
 	}
 	c.s.world = planner.After(c.s.world, step)
@@ -135,8 +135,8 @@ func (c *slow) carryOut(step routereflector.Step) {
 // last is the node that was promoted last.
 func (c *slow) last() string {
 	for _, s := range slices.Backward(c.done) {
-		if s.Kind == routereflector.Promote {
-			return s.Node
+		if routereflector.Is[routereflector.Promote](s) {
+			return s.Node()
 		}
 	}
 	return ""

@@ -66,20 +66,13 @@ func ChangedPeers(w *rr.World, d Design) []rr.Step {
 	var missing, changed []rr.Step
 	for _, want := range PeersFor(w, d) {
 		have, exists := w.Peer(want.Name)
-		step := rr.Step{
-			Kind:            rr.EnsurePeer,
-			Object:          "BGPPeer/" + want.Name,
-			Peer:            want,
-			UID:             have.UID,
-			ResourceVersion: have.ResourceVersion,
-		}
 		switch {
 		case !exists:
-			step.Reason = "there is no such BGPPeer"
-			missing = append(missing, step)
+			about := rr.AboutPeer(want.Name, have, "there is no such BGPPeer")
+			missing = append(missing, rr.EnsurePeer{About: about, Peer: want})
 		case !have.Plain() || have.PeerSpec != want.PeerSpec:
-			step.Reason = "it is not as the topology wants it"
-			changed = append(changed, step)
+			about := rr.AboutPeer(want.Name, have, "it is not as the topology wants it")
+			changed = append(changed, rr.EnsurePeer{About: about, Peer: want})
 		}
 	}
 	return append(missing, changed...)
@@ -89,7 +82,8 @@ func ChangedPeers(w *rr.World, d Design) []rr.Step {
 func ResetsSessions(w *rr.World, peers []rr.Step) bool {
 	return slices.ContainsFunc(w.Nodes, func(n rr.Node) bool { return n.IsReflectorOf(&w.Topology) }) &&
 		slices.ContainsFunc(peers, func(s rr.Step) bool {
-			have, exists := w.Peer(s.Peer.Name)
-			return exists && !have.SameSessions(s.Peer.PeerSpec)
+			ensure, is := s.(rr.EnsurePeer)
+			have, exists := w.Peer(ensure.Peer.Name)
+			return is && exists && !have.SameSessions(ensure.Peer.PeerSpec)
 		})
 }

@@ -20,11 +20,11 @@ const meshSample = 3
 
 // Wait says what a step has to wait for, "" if it can be done now.
 func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
-	switch step.Kind {
+	switch step := step.(type) {
 	case rr.RetirePeer:
 		return unadopted(w, reflectors)
 	case rr.Promote:
-		return promotionWaits(w, step)
+		return promotionWaits(w, step.Name)
 	case rr.Demote:
 		if w.Abandons() {
 			return ""
@@ -32,7 +32,7 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 		if GatedByMesh(w) {
 			return meshUnsettled(w)
 		}
-		return unsettled(w, concerned(w, step, reflectors))
+		return unsettled(w, concerned(w, step.Name, reflectors))
 	case rr.Leave:
 		return next.LeaveWaits(w, step)
 	case rr.MeshOff:
@@ -55,20 +55,20 @@ func Wait(w *rr.World, step rr.Step, reflectors []rr.Reflector) string {
 
 // promotionWaits is Wait of a promotion. At most one reflector is without its sessions at any time: the one that has just
 // been made.
-func promotionWaits(w *rr.World, step rr.Step) string {
+func promotionWaits(w *rr.World, node string) string {
 	switch {
-	case w.Restores(step):
+	case w.Restores(node):
 		return ""
-	case w.IsSpare(step.Node) && !w.Mesh.On:
-		return unseenSpare(w, step)
+	case w.IsSpare(node) && !w.Mesh.On:
+		return unseenSpare(w, node)
 	}
-	return cmp.Or(unsettled(w, w.Working(nil)), silentCandidate(w, step))
+	return cmp.Or(unsettled(w, w.Working(nil)), silentCandidate(w, node))
 }
 
 // unseenSpare says that no reflector of a spare has reported yet whether it has a session with it. Nothing else is
 // waited for: a client passes nothing on, so that its promotion resets nobody's sessions but its own.
-func unseenSpare(w *rr.World, step rr.Step) string {
-	n, _ := w.Node(step.Node)
+func unseenSpare(w *rr.World, node string) string {
+	n, _ := w.Node(node)
 	clients := w.Roster()
 	own := slices.DeleteFunc(w.Working(nil), func(r rr.Node) bool {
 		return !clients.Has(&n, r.Group()) || !w.CouldMeet(&n, &r)
@@ -81,14 +81,14 @@ func unseenSpare(w *rr.World, step rr.Step) string {
 	if len(own) == 0 || !n.IsClient(&w.Topology) {
 		return ""
 	}
-	return cmp.Or(silentCandidate(w, step), fmt.Sprintf(
+	return cmp.Or(silentCandidate(w, node), fmt.Sprintf(
 		"no reflector has reported yet whether it has an Established session with %s, which is to become one", n.Name))
 }
 
 // silentCandidate says that no reflector has a session with the node that is to become one: its BIRD may be dead. After
 // a while the node is named as a silent client, and another is chosen.
-func silentCandidate(w *rr.World, step rr.Step) string {
-	n, exists := w.Node(step.Node)
+func silentCandidate(w *rr.World, node string) string {
+	n, exists := w.Node(node)
 	clients := w.Roster()
 	if !exists || w.Mesh.On || !n.IsClient(&w.Topology) {
 		return ""
@@ -167,29 +167,28 @@ func meshUnsettled(w *rr.World) string {
 
 // atOnce counts the first steps that are done in one round: in an emergency all that add something. The one that is
 // chosen first may be ill as well, and to wait for it would prolong the outage. Otherwise it is one, but for adopted
-// BGPPeers that go and for clients.
+// BGPPeers that go and for clients that wait for nothing.
 func atOnce(w *rr.World, p rr.Plan) int {
 	one := min(len(p.Steps), 1)
-	if !health.Emergency(w) && !health.Rescuing(w) || one > 0 && p.Steps[0].Kind == rr.MeshOn {
-		return max(retiredAtOnce(p.Steps), clientsAtOnce(w, p), one)
+	if !health.Emergency(w) && !health.Rescuing(w) || one > 0 && rr.Is[rr.MeshOn](p.Steps[0]) {
+		retired := min(leading(p.Steps, rr.Is[rr.RetirePeer]), retireAtOnce)
+		// Clients are independent of each other: a client passes nothing on. A plan lists no more than
+		// [maxClientSteps] of them.
+		return max(retired, one, leading(p.Steps, func(s rr.Step) bool {
+			return rr.OfClient(s) && Wait(w, s, p.Reflectors) == ""
+		}))
 	}
-	first := slices.IndexFunc(p.Steps, func(s rr.Step) bool {
-		return s.Kind != rr.EnsurePeer && s.Kind != rr.Promote
-	})
-	if first < 0 {
-		first = len(p.Steps)
-	}
-	return max(first, one)
+	return max(one, leading(p.Steps, func(s rr.Step) bool { return rr.Is[rr.EnsurePeer](s) || rr.Is[rr.Promote](s) }))
 }
 
-// clientsAtOnce counts the first steps that are about one client each and wait for nothing. They are independent of
-// each other: a client passes nothing on. A plan lists no more than [maxClientSteps] of them.
-func clientsAtOnce(w *rr.World, p rr.Plan) int {
-	count := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return !s.OfClient() || Wait(w, s, p.Reflectors) != "" })
-	if count < 0 {
-		count = len(p.Steps)
+// leading counts the first steps of which something holds.
+func leading(steps []rr.Step, holds func(rr.Step) bool) int {
+	for i, s := range steps {
+		if !holds(s) {
+			return i
+		}
 	}
-	return count
+	return len(steps)
 }
 
 // Decide says what the first step waits for, or the end of the last one, and whose word is needed for that.
@@ -198,7 +197,7 @@ func Decide(w *rr.World, p *rr.Plan) {
 	switch {
 	case len(p.Steps) > 0:
 		p.Waiting = Wait(w, p.Steps[0], p.Reflectors)
-		p.Lasting = p.Waiting != "" && p.Steps[0].Kind == rr.MeshOff && p.Waiting == MeshStays(w)
+		p.Lasting = p.Waiting != "" && rr.Is[rr.MeshOff](p.Steps[0]) && p.Waiting == MeshStays(w)
 	case len(p.Refusals) > 0:
 	case next.Held(w) != "":
 		p.Waiting = next.Held(w)
@@ -211,15 +210,6 @@ func Decide(w *rr.World, p *rr.Plan) {
 // retireAtOnce is how many BGPPeers that a topology has adopted are deleted in one round. An old cluster has three for
 // each node, and no session changes with any of them.
 const retireAtOnce = 100
-
-// retiredAtOnce counts the first steps that delete adopted BGPPeers, as far as they are done in one go.
-func retiredAtOnce(steps []rr.Step) int {
-	count := slices.IndexFunc(steps, func(s rr.Step) bool { return s.Kind != rr.RetirePeer })
-	if count < 0 {
-		count = len(steps)
-	}
-	return min(count, retireAtOnce)
-}
 
 // unadopted says what is missing until BGPPeers that spec.adopt names can go: a live reflector, and the sessions of
 // all.

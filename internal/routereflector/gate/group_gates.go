@@ -24,16 +24,16 @@ func movedTo(w *rr.World) []rr.Node {
 
 // scatters reports that a step ends that the open group gathers all clients: those of other groups lose their sessions with
 // its working reflectors, and must have those with their own.
-func scatters(w *rr.World, step rr.Step) bool {
+func scatters(w *rr.World, step rr.EnsurePeer) bool {
 	r := w.Roster()
 	return r.Gathers && step.Peer.Name == w.PeerName(rr.ClientsPeer) && len(rr.GroupOf(w.Working(nil), r.Open)) > 0
 }
 
 // concerned lists the working reflectors that a demotion concerns: those that the leaving one is linked with, and those
 // of the group that it will be a client of. In a flat topology that is all.
-func concerned(w *rr.World, step rr.Step, reflectors []rr.Reflector) []rr.Node {
+func concerned(w *rr.World, node string, reflectors []rr.Reflector) []rr.Node {
 	stay := w.Working(rr.InRole(reflectors, rr.RoleLeaving))
-	leaving, exists := w.Node(step.Node)
+	leaving, exists := w.Node(node)
 	if !exists {
 		return stay
 	}

@@ -60,13 +60,15 @@ func stepWitnesses(w *rr.World, p rr.Plan) (needed []rr.Node, samples []string) 
 	if len(p.Steps) == 0 {
 		return nil, nil
 	}
-	switch step := p.Steps[0]; step.Kind {
-	case rr.Promote, rr.RetirePeer:
-		if w.Restores(step) {
+	switch step := p.Steps[0].(type) {
+	case rr.RetirePeer:
+		return w.Working(nil), nil
+	case rr.Promote:
+		if w.Restores(step.Name) {
 			return nil, nil
 		}
-		if w.IsSpare(step.Node) && !w.Mesh.On {
-			return reflectorsOf(w, []string{step.Node}), nil
+		if w.IsSpare(step.Name) && !w.Mesh.On {
+			return reflectorsOf(w, []string{step.Name}), nil
 		}
 		return w.Working(nil), nil
 	case rr.MeshOff:
@@ -75,7 +77,7 @@ func stepWitnesses(w *rr.World, p rr.Plan) (needed []rr.Node, samples []string) 
 		if GatedByMesh(w) {
 			return meshMembers(w), nil
 		}
-		stay := concerned(w, step, p.Reflectors)
+		stay := concerned(w, step.Name, p.Reflectors)
 		return slices.Concat(stay, carriers(w, stay)), nil
 	case rr.Leave:
 		return movedTo(w), nil

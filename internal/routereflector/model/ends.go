@@ -50,14 +50,15 @@ func (s State) remembering() State {
 	return s
 }
 
-// without is what is known once a BGPPeer is another one, or gone.
-func (k known) without(peer string) known {
-	for i := range k {
-		if k[i] = maps.Clone(k[i]); k[i] != nil {
-			delete(k[i], peer)
+// without is the state once a BGPPeer is gone.
+func (s State) without(peer string) State {
+	s.Peers = slices.DeleteFunc(slices.Clone(s.Peers), func(p rr.Peer) bool { return p.Name == peer })
+	for i := range s.known {
+		if s.known[i] = maps.Clone(s.known[i]); s.known[i] != nil {
+			delete(s.known[i], peer)
 		}
 	}
-	return k
+	return s
 }
 
 // with is what is known of the BGPPeers once the node with an index is another one.

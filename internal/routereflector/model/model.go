@@ -4,7 +4,6 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -38,19 +37,23 @@ func StateOf(w rr.World) State {
 }
 
 // After is the state once a step has been carried out. The state itself stays.
-func (s State) After(step rr.Step, t v1alpha1.RouteReflectorTopology) State {
-	switch step.Kind {
-	case rr.MeshOn, rr.MeshOff:
-		s.Mesh = step.Kind == rr.MeshOn
-	case rr.EnsurePeer, rr.RemovePeer, rr.RetirePeer:
-		s.Peers = slices.DeleteFunc(slices.Clone(s.Peers), func(p rr.Peer) bool { return p.Name == step.Peer.Name })
-		s.known = s.known.without(step.Peer.Name)
-		if step.Kind == rr.EnsurePeer {
-			s.Peers = append(s.Peers, step.Peer)
-		}
+func (s State) After(step rr.Step) State {
+	switch step := step.(type) {
+	case rr.MeshOn:
+		s.Mesh = true
+	case rr.MeshOff:
+		s.Mesh = false
+	case rr.EnsurePeer:
+		s = s.without(step.Peer.Name)
+		s.Peers = append(s.Peers, step.Peer)
+	case rr.RemovePeer:
+		return s.without(step.Name)
+	case rr.RetirePeer:
+		return s.without(step.Name)
 	case rr.Promote, rr.Adopt, rr.Demote, rr.Assign, rr.Join, rr.Leave, rr.Release:
+		c, clusterID := step.Change()
 		s.Nodes = slices.Clone(s.Nodes)
-		at := slices.IndexFunc(s.Nodes, func(n rr.Node) bool { return n.Name == step.Node })
+		at := slices.IndexFunc(s.Nodes, func(n rr.Node) bool { return n.Name == c.Name })
 		if at < 0 {
 			return s
 		}
@@ -59,21 +62,18 @@ func (s State) After(step rr.Step, t v1alpha1.RouteReflectorTopology) State {
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
 		}
-		for key, value := range step.NodeLabels {
+		for key, value := range c.Labels {
 			if value == nil {
 				delete(n.Labels, key)
 				continue
 			}
 			n.Labels[key] = *value
 		}
-		switch step.Kind {
-		case rr.Promote, rr.Adopt:
-			n.Labels[v1alpha1.ReflectorLabel], n.ClusterID = t.Name, cmp.Or(step.ClusterID, t.Spec.ClusterID)
-			n.Written, n.ForeignMark = &rr.Mark{Group: n.LabeledGroup(), ClusterID: n.ClusterID}, false
-		case rr.Demote:
-			delete(n.Labels, v1alpha1.ReflectorLabel)
-			n.ClusterID, n.Written = "", nil
-		default: // no other step changes a role
+		if clusterID != nil {
+			n.ClusterID, n.Written = *clusterID, nil
+			if c.Labels[v1alpha1.ReflectorLabel] != nil {
+				n.Written, n.ForeignMark = &rr.Mark{Group: n.LabeledGroup(), ClusterID: n.ClusterID}, false
+			}
 		}
 		s.known = s.known.with(s.Nodes, at, s.Peers)
 	}
@@ -235,11 +235,9 @@ func Surviving(w *rr.World, before, after Judged, step rr.Step) []*reachability.
 // resetByStep returns which sessions restart because a step changes their options: those of a BGPPeer whose options
 // change.
 func resetByStep(w *rr.World, before State, step rr.Step) func(a, b int32) bool {
-	if step.Kind != rr.EnsurePeer {
-		return nil
-	}
-	at := slices.IndexFunc(before.Peers, func(p rr.Peer) bool { return p.Name == step.Peer.Name })
-	if at < 0 || before.Peers[at].SameSessions(step.Peer.PeerSpec) {
+	ensure, is := step.(rr.EnsurePeer)
+	at := slices.IndexFunc(before.Peers, func(p rr.Peer) bool { return p.Name == ensure.Peer.Name })
+	if !is || at < 0 || before.Peers[at].SameSessions(ensure.Peer.PeerSpec) {
 		return nil
 	}
 	reflector := func(i int32) bool { return before.Nodes[i].IsReflectorOf(&w.Topology) }
@@ -249,22 +247,22 @@ func resetByStep(w *rr.World, before State, step rr.Step) func(a, b int32) bool 
 // Breaks says in a sentence what a step would break, "" if nothing. What is broken already does not count: a step must
 // make nothing worse.
 func Breaks(w *rr.World, before, after Judged, step rr.Step, wanted int) string {
-	others := before.Checks
-	if step.Exempt() != "" {
-		others, _ = Verdicts(w, before.State, before.Networks, step.Exempt())
+	others, exempt := before.Checks, rr.Exempt(step)
+	if exempt != "" {
+		others, _ = Verdicts(w, before.State, before.Networks, exempt)
 	}
 	parted := 0
-	if step.Kind == rr.MeshOff && w.Topology.Status.Emergency != nil {
+	if rr.Is[rr.MeshOff](step) && w.Topology.Status.Emergency != nil {
 		parted = partedBefore(w, before.State)
 	}
 	transit := Surviving(w, before, after, step)
-	meanwhile, _ := Verdicts(w, after.State, transit, step.Exempt(), before, after)
+	meanwhile, _ := Verdicts(w, after.State, transit, exempt, before, after)
 	for _, moment := range []struct {
 		when, exempt string
 		was, is      rr.Checks
 		networks     []*reachability.Network
 	}{
-		{"for a moment", step.Exempt(), others, meanwhile, transit},
+		{"for a moment", exempt, others, meanwhile, transit},
 		{"for good", "", before.Checks, after.Checks, after.Networks},
 	} {
 		if more := moment.is.UnreachablePairs - max(moment.was.UnreachablePairs, parted); more > 0 {
@@ -273,7 +271,7 @@ func Breaks(w *rr.World, before, after Judged, step rr.Step, wanted int) string 
 		}
 		// Where the last client has become a reflector there is nobody to have sessions.
 		least := min(wanted-1, moment.was.MinSessionsPerClient)
-		if !after.Mesh && LiveClients(w, after.State, step.Exempt()) && moment.is.MinSessionsPerClient < least &&
+		if !after.Mesh && LiveClients(w, after.State, exempt) && moment.is.MinSessionsPerClient < least &&
 			!KeepsSessions(w, before, after, moment.networks, moment.exempt, least) {
 			return fmt.Sprintf("it would leave clients with %d sessions %s, and the minimum is %d%s",
 				moment.is.MinSessionsPerClient, moment.when, least, w.BecauseOfASNumbers(nil))
@@ -358,9 +356,9 @@ func example(pairs []reachability.Pair) string {
 // long it may be twice as many; uncounted ones are too many. The mesh adds one path to each prefix, also where there are
 // more reflectors than there shall be. most is what a state like the one after the step may bring.
 func mostPaths(w *rr.World, step rr.Step, before, most int) int {
-	limit := max(most, before+rr.Count(step.Kind == rr.MeshOn))
-	n, _ := w.Node(step.Node)
-	if (step.Kind == rr.Adopt || step.Kind == rr.Promote) && n.AdoptedBy(&w.Topology) {
+	limit := max(most, before+rr.Count(rr.Is[rr.MeshOn](step)))
+	n, _ := w.Node(step.Node())
+	if (rr.Is[rr.Adopt](step) || rr.Is[rr.Promote](step)) && n.AdoptedBy(&w.Topology) {
 		return min(max(limit, 2*before), reachability.MaxPaths-1)
 	}
 	return limit

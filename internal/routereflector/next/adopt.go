@@ -17,9 +17,8 @@ func adoptions(w *rr.World) []rr.Step {
 		if !n.AdoptedWithID(&w.Topology) {
 			continue
 		}
-		step := NodeStep(rr.Adopt, &n, choose.WhyAdopted(w, &n))
-		step.NodeLabels = n.Ungrouped()
-		out = append(out, step)
+		change := NodeStep(&n, choose.WhyAdopted(w, &n), n.Marks(w.Topology.Name))
+		out = append(out, rr.Adopt{RoleChange: rr.RoleChange{NodeChange: change, ClusterID: w.Topology.Spec.ClusterID}})
 	}
 	return out
 }
@@ -28,10 +27,8 @@ func adoptions(w *rr.World) []rr.Step {
 func retirements(w *rr.World) []rr.Step {
 	var out []rr.Step
 	for _, p := range w.AdoptedPeers() {
-		out = append(out, rr.Step{
-			Kind: rr.RetirePeer, Object: "BGPPeer/" + p.Name, Peer: p, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			Reason: "spec.adopt names it, and the topology's own BGPPeers give the same sessions",
-		})
+		const why = "spec.adopt names it, and the topology's own BGPPeers give the same sessions"
+		out = append(out, rr.RetirePeer{About: rr.AboutPeer(p.Name, p, why), Name: p.Name})
 	}
 	return out
 }

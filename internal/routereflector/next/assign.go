@@ -115,7 +115,7 @@ func (a *assignment) depart(n *rr.Node, in int) []rr.Step {
 func moves(w *rr.World, leaves, joins []rr.Step) []rr.Step {
 	var ready, waiting []rr.Step
 	for _, s := range leaves {
-		if s.Kind != rr.Leave || LeaveWaits(w, s) == "" {
+		if leave, is := s.(rr.Leave); !is || LeaveWaits(w, leave) == "" {
 			ready = append(ready, s)
 		} else {
 			waiting = append(waiting, s)
@@ -257,10 +257,10 @@ func (a *assignment) fill() []rr.Step {
 // assign labels a client with a group, and with nothing else.
 func (a *assignment) assign(n *rr.Node, g int, why string) rr.Step {
 	a.load[g]++
-	step := NodeStep(rr.Assign, n, fmt.Sprintf("%s; group %s takes it", why, rr.GroupName(g)))
-	step.NodeLabels = n.Without(v1alpha1.JoinsLabel)
-	step.NodeLabels[v1alpha1.ClientLabel] = new(rr.GroupName(g))
-	return step
+	why = fmt.Sprintf("%s; group %s takes it", why, rr.GroupName(g))
+	labels := n.Without(v1alpha1.JoinsLabel)
+	labels[v1alpha1.ClientLabel] = new(rr.GroupName(g))
+	return rr.Assign{NodeChange: NodeStep(n, why, labels)}
 }
 
 // adopt labels a client with the group that it has sessions with already.
@@ -281,12 +281,10 @@ func (a *assignment) joinTo(n *rr.Node, in, to int) rr.Step {
 	a.joining[to]++
 	a.total++
 	why := fmt.Sprintf("it moves from group %s to group %s, and has sessions with both", rr.GroupName(in), rr.GroupName(to))
-	step := NodeStep(rr.Join, n, why)
-	step.NodeLabels = map[string]*string{
+	return rr.Join{NodeChange: NodeStep(n, why, map[string]*string{
 		v1alpha1.ClientLabel: new(rr.GroupName(in)),
 		v1alpha1.JoinsLabel:  new(rr.GroupName(to)),
-	}
-	return step
+	})}
 }
 
 // leave ends the move of a client.
@@ -296,12 +294,12 @@ func (a *assignment) leave(n *rr.Node, in, joins int) []rr.Step {
 	}
 	from, to := rr.GroupName(in), rr.GroupName(joins)
 	why := fmt.Sprintf("its sessions with group %s are Established, and it no longer needs those with group %s", to, from)
-	step := NodeStep(rr.Leave, n, why)
+	labels := map[string]*string{v1alpha1.ClientLabel: new(to), v1alpha1.JoinsLabel: nil}
 	if in == rr.Nowhere {
-		step = NodeStep(rr.Assign, n, fmt.Sprintf("the group that it moved from is gone; group %s has it", to))
+		why = fmt.Sprintf("the group that it moved from is gone; group %s has it", to)
+		return []rr.Step{rr.Assign{NodeChange: NodeStep(n, why, labels)}}
 	}
-	step.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new(to), v1alpha1.JoinsLabel: nil}
-	return []rr.Step{step}
+	return []rr.Step{rr.Leave{NodeChange: NodeStep(n, why, labels)}}
 }
 
 // scattered is the step by which a group gathers all clients no more: each has its label by now, and a group that
@@ -360,16 +358,8 @@ func (a *assignment) open(to int, why string) []rr.Step {
 	t := &a.w.Topology
 	want := rr.NewcomersPeer(t, to)
 	have, _ := a.w.Peer(want.Name)
-	return []rr.Step{
-		{
-			Kind:            rr.EnsurePeer,
-			Object:          "BGPPeer/" + want.Name,
-			Peer:            want,
-			UID:             have.UID,
-			ResourceVersion: have.ResourceVersion,
-			Reason:          fmt.Sprintf("%s; new clients come to group %s", why, rr.GroupName(to)),
-		},
-	}
+	why = fmt.Sprintf("%s; new clients come to group %s", why, rr.GroupName(to))
+	return []rr.Step{rr.EnsurePeer{About: rr.AboutPeer(want.Name, have, why), Peer: want}}
 }
 
 // released are steps that take labels away that nothing reads any more: those of all clients of a topology that is
@@ -382,10 +372,9 @@ func released(w *rr.World, d design.Design) []rr.Step {
 			w.IsOthers(n) {
 			continue
 		}
-		step := NodeStep(rr.Release, n, "no group of reflectors has it as a client")
-		step.NodeLabels = n.Without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
-		out = append(out, step)
+		labels := n.Without(v1alpha1.ClientLabel, v1alpha1.JoinsLabel)
+		out = append(out, rr.Release{NodeChange: NodeStep(n, "no group of reflectors has it as a client", labels)})
 	}
-	slices.SortFunc(out, func(a, b rr.Step) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b rr.Step) int { return strings.Compare(a.Node(), b.Node()) })
 	return out
 }

@@ -12,8 +12,8 @@ import (
 // LeaveWaits says what is missing until a client can leave the group that it moves from: every working reflector of the
 // group that it moves to must have said that it has sessions with the client, with the others of its group and with the
 // spines. "" if nothing is.
-func LeaveWaits(w *rr.World, step rr.Step) string {
-	client, _ := w.Node(step.Node)
+func LeaveWaits(w *rr.World, step rr.Leave) string {
+	client, _ := w.Node(step.Name)
 	reflectors := Joined(w, client)
 	if len(reflectors) == 0 {
 		return fmt.Sprintf(noneWorks, client.Name)

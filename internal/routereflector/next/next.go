@@ -31,7 +31,7 @@ func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][
 	}
 	d := chosen.Design
 	if why := health.Adrift(w); why != "" {
-		return [][]rr.Step{{MeshStep(w, rr.MeshOn, why+"; the mesh takes over until others are reflectors")}}
+		return [][]rr.Step{{rr.MeshOn{About: MeshStep(w, why+"; the mesh takes over until others are reflectors")}}}
 	}
 	peers := design.ChangedPeers(w, d)
 	if design.ResetsSessions(w, peers) {
@@ -62,7 +62,7 @@ func Stages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][
 	stages := filled(clients.moves, demotions(w, leaving, role), stalePeers(w, d), released(w, d))
 	if len(stages) == 0 && w.Topology.Spec.Mesh == v1alpha1.MeshManage && w.Mesh.On && len(chosen.Groups) > 0 &&
 		manned(w, d) {
-		return [][]rr.Step{{MeshStep(w, rr.MeshOff, "every client takes its routes from reflectors")}}
+		return [][]rr.Step{{rr.MeshOff{About: MeshStep(w, "every client takes its routes from reflectors")}}}
 	}
 	return stages
 }
@@ -77,8 +77,8 @@ func filled(stages ...[]rr.Step) [][]rr.Step {
 func renewal(w *rr.World, role map[string]rr.Reflector) []rr.Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
 		return []rr.Step{
-			MeshStep(w, rr.MeshOn,
-				"options of the sessions change, which resets them; the mesh carries the clients meanwhile"),
+			rr.MeshOn{About: MeshStep(w,
+				"options of the sessions change, which resets them; the mesh carries the clients meanwhile")},
 		}
 	}
 	return demotions(w,
@@ -90,7 +90,7 @@ func renewal(w *rr.World, role map[string]rr.Reflector) []rr.Step {
 // reflectors of the others need its reflectors to reach them.
 func exitStages(w *rr.World, chosen choose.Choice, role map[string]rr.Reflector) [][]rr.Step {
 	if w.Topology.Spec.Mesh == v1alpha1.MeshManage && !w.Mesh.On {
-		return [][]rr.Step{{MeshStep(w, rr.MeshOn, "the topology is being deleted; the mesh takes over")}}
+		return [][]rr.Step{{rr.MeshOn{About: MeshStep(w, "the topology is being deleted; the mesh takes over")}}}
 	}
 	last := lastGroup(w)
 	var steps [][]rr.Step
@@ -117,11 +117,9 @@ func lastGroup(w *rr.World) int {
 }
 
 // NodeStep is a write to a node.
-func NodeStep(kind rr.Kind, n *rr.Node, reason string) rr.Step {
-	return rr.Step{
-		Kind: kind, Object: "Node/" + n.Name, Node: n.Name, Reason: reason,
-		UID: n.UID, ResourceVersion: n.ResourceVersion,
-	}
+func NodeStep(n *rr.Node, reason string, labels map[string]*string) rr.NodeChange {
+	about := rr.About{Object: "Node/" + n.Name, Reason: reason, UID: n.UID, ResourceVersion: n.ResourceVersion}
+	return rr.NodeChange{About: about, Name: n.Name, Labels: labels}
 }
 
 // promotions are steps that make nodes reflectors, group by group. A reflector is not a client.
@@ -133,19 +131,18 @@ func promotions(w *rr.World, names []string, chosen choose.Choice, role map[stri
 				continue
 			}
 			n, _ := w.Node(name)
-			step := NodeStep(rr.Promote, &n, role[name].Reason)
-			step.ClusterID = chosen.Design.IDs[g]
-			step.NodeLabels = n.Ungrouped()
+			labels, id := n.Marks(w.Topology.Name), cmp.Or(chosen.Design.IDs[g], w.Topology.Spec.ClusterID)
 			if g != rr.FirstGroup {
-				step.NodeLabels[v1alpha1.GroupLabel] = new(rr.GroupName(g))
+				labels[v1alpha1.GroupLabel] = new(rr.GroupName(g))
 			}
-			out = append(out, step)
+			change := NodeStep(&n, role[name].Reason, labels)
+			out = append(out, rr.Promote{RoleChange: rr.RoleChange{NodeChange: change, ClusterID: id}})
 		}
 	}
 	// What only gives back need not wait for a node that is promoted again and again.
-	if len(out) > 0 && slices.Contains(w.Promoted, out[0].Node) {
+	if len(out) > 0 && slices.Contains(w.Promoted, out[0].Node()) {
 		first := slices.IndexFunc(out,
-			func(s rr.Step) bool { return !slices.Contains(w.Promoted, s.Node) && w.Restores(s) })
+			func(s rr.Step) bool { return !slices.Contains(w.Promoted, s.Node()) && w.Restores(s.Node()) })
 		if first > 0 {
 			out = slices.Concat(out[first:first+1], out[:first], out[first+1:])
 		}
@@ -161,11 +158,12 @@ func demotions(w *rr.World, names []string, role map[string]rr.Reflector) []rr.S
 	shelter := shelter(w, names)
 	for _, name := range names {
 		n, _ := w.Node(name)
-		step := NodeStep(rr.Demote, &n, role[name].Reason)
-		step.NodeLabels = n.Without(v1alpha1.GroupLabel)
+		labels := n.Without(v1alpha1.GroupLabel)
+		labels[v1alpha1.ReflectorLabel] = nil
 		if shelter != rr.Nowhere {
-			step.NodeLabels[v1alpha1.ClientLabel] = new(rr.GroupName(shelter))
+			labels[v1alpha1.ClientLabel] = new(rr.GroupName(shelter))
 		}
+		step := rr.Demote{RoleChange: rr.RoleChange{NodeChange: NodeStep(&n, role[name].Reason, labels)}}
 		if n.Group() == rr.Spines {
 			last = append(last, step)
 			continue
@@ -176,14 +174,8 @@ func demotions(w *rr.World, names []string, role map[string]rr.Reflector) []rr.S
 }
 
 // MeshStep is a write to the switch of the mesh.
-func MeshStep(w *rr.World, kind rr.Kind, reason string) rr.Step {
-	return rr.Step{
-		Kind:            kind,
-		Object:          meshObject,
-		Reason:          reason,
-		UID:             w.Mesh.UID,
-		ResourceVersion: w.Mesh.ResourceVersion,
-	}
+func MeshStep(w *rr.World, reason string) rr.About {
+	return rr.About{Object: meshObject, Reason: reason, UID: w.Mesh.UID, ResourceVersion: w.Mesh.ResourceVersion}
 }
 
 // stalePeers are steps that remove the topology's BGPPeers that it wants no more.
@@ -196,17 +188,12 @@ func stalePeers(w *rr.World, d design.Design) []rr.Step {
 	for _, p := range w.Peers {
 		wanted := slices.ContainsFunc(wanted, func(q rr.Peer) bool { return q.Name == p.Name })
 		if p.Topology == w.Topology.Name && !wanted {
-			out = append(out, rr.Step{
-				Kind:            rr.RemovePeer,
-				Object:          "BGPPeer/" + p.Name,
-				Peer:            p,
-				UID:             p.UID,
-				ResourceVersion: p.ResourceVersion,
-				Reason:          "the topology does not need it",
+			out = append(out, rr.RemovePeer{
+				About: rr.AboutPeer(p.Name, p, "the topology does not need it"), Name: p.Name,
 			})
 		}
 	}
-	slices.SortFunc(out, func(a, b rr.Step) int { return cmp.Compare(a.Object, b.Object) })
+	slices.SortFunc(out, func(a, b rr.Step) int { return cmp.Compare(a.What().Object, b.What().Object) })
 	return out
 }
 

@@ -22,7 +22,7 @@ func rescues(w *rr.World, chosen choose.Choice, promotions []rr.Step) []rr.Step 
 		return nil
 	}
 	working := w.Working(nil)
-	promoted := chosen.Groups[promotions[0].Node]
+	promoted := chosen.Groups[promotions[0].Node()]
 	a := newAssignment(w, chosen.Design, r)
 	a.sortMembers()
 	to, found := a.refuge(promoted)
@@ -31,7 +31,7 @@ func rescues(w *rr.World, chosen choose.Choice, promotions []rr.Step) []rr.Step 
 	}
 	var out []rr.Step
 	for _, n := range a.members {
-		served := n.Name == promotions[0].Node || n.Ready != corev1.ConditionTrue || r.Has(n, promoted) ||
+		served := n.Name == promotions[0].Node() || n.Ready != corev1.ConditionTrue || r.Has(n, promoted) ||
 			r.Has(n, to) ||
 			slices.ContainsFunc(working, func(reflector rr.Node) bool { return r.Has(n, reflector.Group()) })
 		if served {

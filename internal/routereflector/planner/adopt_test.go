@@ -196,13 +196,13 @@ func TestAdoptMulti(t *testing.T) {
 			if diff := cmp.Diff(kinds(first.Steps), kinds(done)); diff != "" {
 				t.Errorf("the plan showed other steps: %s", diff)
 			}
-			count := map[rr.Kind]int{}
+			count := map[string]int{}
 			for _, s := range done {
-				count[s.Kind]++
+				count[rr.Kind(s)]++
 			}
-			want := map[rr.Kind]int{rr.EnsurePeer: 2, rr.Adopt: c.adopt, rr.Promote: c.promote, rr.RetirePeer: len(w.Peers)}
+			want := map[string]int{"EnsurePeer": 2, "Adopt": c.adopt, "Promote": c.promote, "RetirePeer": len(w.Peers)}
 			if c.demote > 0 {
-				want[rr.Demote] = c.demote
+				want["Demote"] = c.demote
 			}
 			if diff := cmp.Diff(want, count); diff != "" {
 				t.Error(diff)
@@ -321,9 +321,9 @@ func TestAnyAdoption(t *testing.T) {
 		reflect(w, len(w.Nodes)-1, "somebody", "else", "9.9.9.9")
 		lives(t, w, 3, func(before, _ rr.World, p rr.Plan) {
 			step := p.Steps[0]
-			n, _ := before.Node(step.Node)
+			n, _ := before.Node(step.Node())
 			unnamed := n.ClusterID != "" && !n.Marked(&w.Topology) && !n.AdoptedBy(&w.Topology)
-			if step.Node != "" && unnamed || step.Kind == rr.RetirePeer && step.Peer.Name == "rack" {
+			if step.Node() != "" && unnamed || step.What().Object == "BGPPeer/rack" {
 				t.Fatalf("%s touches what nobody named", step)
 			}
 		})

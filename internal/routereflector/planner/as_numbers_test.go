@@ -76,7 +76,7 @@ func TestAFirstSessionIsNoLoss(t *testing.T) {
 		w.Peers = append(w.Peers, peers...)
 	}
 	w, done := carryOut(t, redundant(w, 3), nil)
-	if !slices.ContainsFunc(done, func(s rr.Step) bool { return s.Kind == rr.Promote }) {
+	if !slices.ContainsFunc(done, rr.Is[rr.Promote]) {
 		t.Errorf("%v, %v", kinds(done), MakePlan(w).Refusals)
 	}
 }
@@ -123,7 +123,7 @@ func TestWhatKeepsTheMeshOn(t *testing.T) {
 		"a wrong number that hurts": {w: hurts, parted: 6, refused: []string{"BGPPeer p has spec.asNumber 65001 for Node node-00004"}},
 	} {
 		w, _ := carryOut(t, c.w, func(before, _ rr.World, p rr.Plan) {
-			if n, _ := before.Node(p.Steps[0].Node); n.ForeignAS {
+			if n, _ := before.Node(p.Steps[0].Node()); n.ForeignAS {
 				t.Fatalf("%s: %s", name, p.Steps[0])
 			}
 		})
@@ -261,7 +261,7 @@ func TestPathsOfNodesOfTheClustersASAreBounded(t *testing.T) {
 	is := &w
 	before, after := model.Judge(is, many), model.Judge(is, many)
 	before.Verdicts = []reachability.Verdict{{MaxPaths: 3}}
-	if got := model.Breaks(is, before, after, rr.Step{Kind: rr.EnsurePeer}, 3); !strings.Contains(got, "paths to one prefix, where 12 are the most") {
+	if got := model.Breaks(is, before, after, rr.EnsurePeer{}, 3); !strings.Contains(got, "paths to one prefix, where 12 are the most") {
 		t.Errorf("%q", got)
 	}
 }

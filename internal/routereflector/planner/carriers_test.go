@@ -20,12 +20,12 @@ func TestWhomOnlyALeavingReflectorCarries(t *testing.T) {
 	w = with(w, cordon, leaver)
 	var p rr.Plan
 	for range 50 {
-		if w, p = planned(w); len(p.Steps) == 0 || p.Steps[0].Kind == rr.Demote {
+		if w, p = planned(w); len(p.Steps) == 0 || rr.Is[rr.Demote](p.Steps[0]) {
 			break
 		}
 		w = After(w, p.Steps[0])
 	}
-	if len(p.Steps) == 0 || p.Steps[0].Kind != rr.Demote {
+	if len(p.Steps) == 0 || !rr.Is[rr.Demote](p.Steps[0]) {
 		t.Fatalf("%s is cordoned: %v", leaver, kinds(p.Steps))
 	}
 	if p.Waiting != "" || slices.Contains(p.Witnesses, leaver) {
@@ -41,7 +41,7 @@ func TestWhomOnlyALeavingReflectorCarries(t *testing.T) {
 	if p := MakePlan(unheard); !strings.Contains(p.Waiting, dark) || !slices.Contains(p.Witnesses, leaver) {
 		t.Errorf("%s has not said whether it carries it: it waits for %q, and asks %v", leaver, p.Waiting, p.Witnesses)
 	}
-	if p := MakePlan(apart(w, dark)); p.Waiting != "" || p.Steps[0].Kind != rr.Demote {
+	if p := MakePlan(apart(w, dark)); p.Waiting != "" || !rr.Is[rr.Demote](p.Steps[0]) {
 		t.Errorf("nobody carries it: it waits for %q", p.Waiting)
 	}
 }

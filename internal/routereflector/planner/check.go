@@ -19,14 +19,11 @@ import (
 // After is the World once a step has been carried out and everything has settled, as callers that look ahead see it.
 func After(w rr.World, step rr.Step) rr.World {
 	w = w.Recognized()
-	if n, exists := w.Node(step.Node); exists {
-		step.UID = cmp.Or(step.UID, n.UID)
-	}
-	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, step, w.Topology)
-	if w.Topology.Status.Emergency = health.EmergencyStatus(&w); step.Kind == rr.MeshOff {
+	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, step)
+	if w.Topology.Status.Emergency = health.EmergencyStatus(&w); rr.Is[rr.MeshOff](step) {
 		w.Topology.Status.Emergency = nil
 	}
-	return model.In(w, model.StateOf(w).After(step, w.Topology))
+	return model.In(w, model.StateOf(w).After(step))
 }
 
 // fallback plans what remains in an emergency in which no node may be a reflector: the mesh, if it is the topology's to
@@ -36,8 +33,9 @@ func fallback(w *rr.World, p *rr.Plan, now model.Judged) {
 		health.MeshTooLargeByFar(w) {
 		return
 	}
-	step := next.MeshStep(w, rr.MeshOn, "no reflector is running, and no node may become one; the mesh takes over")
-	p.Target = model.Judge(w, now.State.After(step, w.Topology)).Checks
+	why := "no reflector is running, and no node may become one; the mesh takes over"
+	step := rr.MeshOn{About: next.MeshStep(w, why)}
+	p.Target = model.Judge(w, now.State.After(step)).Checks
 	p.Steps, p.Simulated, p.AtOnce = []rr.Step{step}, []rr.Simulated{{Step: step, Checks: p.Target}}, 1
 }
 
@@ -99,7 +97,7 @@ func (l *lookout) advance(stages [][]rr.Step) (refusal string) {
 				return ""
 			}
 			if broken != "" {
-				refusal = cmp.Or(refusal, fmt.Sprintf("%s %s is not done: %s", step.Kind, step.Object, broken))
+				refusal = cmp.Or(refusal, fmt.Sprintf("%s %s is not done: %s", rr.Kind(step), step.What().Object, broken))
 				break
 			}
 			taken++
@@ -114,7 +112,7 @@ func (l *lookout) advance(stages [][]rr.Step) (refusal string) {
 // take adds a step to the plan, unless the model says what it would break, or there are more than a plan lists.
 func (l *lookout) take(step rr.Step) (broken string) {
 	after, known := l.now, retired(l.now, step)
-	l.clients, l.asked = l.clients+rr.Count(step.OfClient()), l.asked+rr.Count(!known)
+	l.clients, l.asked = l.clients+rr.Count(rr.OfClient(step)), l.asked+rr.Count(!known)
 	if l.clients > maxClientSteps || l.asked > lookahead(len(l.from.Nodes)) {
 		l.plan.More = true
 		return ""
@@ -136,17 +134,17 @@ func (l *lookout) take(step rr.Step) (broken string) {
 // last state never take a path away, so that what holds when the last one is gone holds at every prefix. An old cluster
 // has thousands of them.
 func afterAll(w *rr.World, s model.State, step rr.Step) model.State {
-	if step.Kind != rr.RetirePeer {
-		return s.After(step, w.Topology)
+	if !rr.Is[rr.RetirePeer](step) {
+		return s.After(step)
 	}
 	for _, p := range w.AdoptedPeers() {
-		s = s.After(rr.Step{Kind: rr.RetirePeer, Peer: p}, w.Topology)
+		s = s.After(rr.RetirePeer{Name: p.Name})
 	}
 	return s
 }
 
 // retired says that the judged state lacks the BGPPeer of a RetirePeer already.
 func retired(j model.Judged, step rr.Step) bool {
-	return step.Kind == rr.RetirePeer &&
-		!slices.ContainsFunc(j.Peers, func(p rr.Peer) bool { return p.Name == step.Peer.Name })
+	retire, is := step.(rr.RetirePeer)
+	return is && !slices.ContainsFunc(j.Peers, func(p rr.Peer) bool { return p.Name == retire.Name })
 }

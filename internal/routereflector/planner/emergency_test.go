@@ -95,7 +95,7 @@ func TestWhoIsAboutToLeave(t *testing.T) {
 			who := w.Marked()[0]
 			w = with(w, c.change, who)
 			_, done := carryOut(t, w, nil)
-			if len(done) != 2 || done[0].Kind != rr.Promote || done[1].Kind != rr.Demote || done[1].Node != who || done[1].Reason != c.why {
+			if len(done) != 2 || !rr.Is[rr.Promote](done[0]) || !rr.Is[rr.Demote](done[1]) || done[1].Node() != who || done[1].What().Reason != c.why {
 				t.Errorf("%v", done)
 			}
 			p := settledPlan(with(w, cordon, others(w)...))
@@ -129,7 +129,7 @@ func TestFreshNodesOnlyWhenPressed(t *testing.T) {
 	}
 	two.Mesh.On = true
 	for _, s := range settledPlan(two).Steps {
-		if s.Kind == rr.Promote {
+		if rr.Is[rr.Promote](s) {
 			t.Errorf("while the mesh is on: %v", s)
 		}
 	}
@@ -150,12 +150,12 @@ func TestEmergency(t *testing.T) {
 	}
 	for name, w := range map[string]rr.World{"dead": dead, "gone": gone} {
 		first := MakePlan(w)
-		if first.AtOnce != 1 || first.Waiting != "" || first.Steps[0].Kind != rr.MeshOn || first.Emergency == nil {
+		if first.AtOnce != 1 || first.Waiting != "" || !rr.Is[rr.MeshOn](first.Steps[0]) || first.Emergency == nil {
 			t.Errorf("%s: first %d at once of %v, waiting for %q", name, first.AtOnce, kinds(first.Steps), first.Waiting)
 		}
 		after := After(w, first.Steps[0])
 		p := MakePlan(after)
-		if p.AtOnce != 3 || p.Waiting != "" || p.Steps[0].Kind != rr.Promote || p.Steps[2].Kind != rr.Promote {
+		if p.AtOnce != 3 || p.Waiting != "" || !rr.Is[rr.Promote](p.Steps[0]) || !rr.Is[rr.Promote](p.Steps[2]) {
 			t.Errorf("%s: %d at once of %v, waiting for %q", name, p.AtOnce, kinds(p.Steps), p.Waiting)
 		}
 		for _, s := range p.Steps[:p.AtOnce] {
@@ -199,7 +199,7 @@ func TestNoEmergency(t *testing.T) {
 		}
 		p := settledPlan(w)
 		drifts := name == "within the grace period" // for which the mesh is there
-		on := len(p.Steps) > 0 && p.Steps[0].Kind == rr.MeshOn
+		on := len(p.Steps) > 0 && rr.Is[rr.MeshOn](p.Steps[0])
 		if on != (drifts || w.Topology.DeletionTimestamp != nil) || (p.Emergency != nil) != drifts || p.AtOnce > 1 {
 			t.Errorf("%s: %d at once of %v, %+v", name, p.AtOnce, kinds(p.Steps), p.Emergency)
 		}
@@ -214,7 +214,7 @@ func TestTheMeshAsTheLastResort(t *testing.T) {
 	w.Now = w.Now.Add(time.Minute)
 	p := MakePlan(w)
 	if got := kinds(p.Steps); len(got) != 1 || got[0] != "MeshOn BGPConfiguration/default" || p.Waiting != "" || len(p.Simulated) != 1 || p.Target.UnreachablePairs != 0 ||
-		p.Steps[0].Reason != "no reflector is running, and no node may become one; the mesh takes over" {
+		p.Steps[0].What().Reason != "no reflector is running, and no node may become one; the mesh takes over" {
 		t.Errorf("%v, %+v", p.Steps, p.Target)
 	}
 	if len(p.Refusals) != 1 || p.Refusals[0].Reason != rr.ReasonNoReflectors {
@@ -293,7 +293,7 @@ func TestAZoneIsLost(t *testing.T) {
 	w = with(w, silentSince(w.Now), zone...)
 	w.Now = w.Now.Add(time.Minute)
 	w, done := carryOut(t, w, nil)
-	if len(done) != 2 || done[0].Kind != rr.Promote || done[1].Kind != rr.Demote || !slices.Contains(zone, done[1].Node) {
+	if len(done) != 2 || !rr.Is[rr.Promote](done[0]) || !rr.Is[rr.Demote](done[1]) || !slices.Contains(zone, done[1].Node()) {
 		t.Errorf("%v", kinds(done))
 	}
 	w = with(w, func(n *rr.Node) { n.Ready, n.ReadySince = corev1.ConditionTrue, w.Now }, zone...)

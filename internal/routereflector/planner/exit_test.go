@@ -83,7 +83,7 @@ func TestExitRefused(t *testing.T) {
 func order(steps []rr.Step) string {
 	var out []string
 	for _, s := range steps {
-		out = append(out, string(s.Kind))
+		out = append(out, rr.Kind(s))
 	}
 	return strings.Join(out, " ")
 }
@@ -117,7 +117,7 @@ func TestSessionOptionsOfMany(t *testing.T) {
 		t.Errorf("%v, %+v", p.Steps, p.Refusals)
 	}
 	w.Topology.Spec.Sizing.MaxMeshNodes = 12
-	if p := settledPlan(w); len(p.Refusals) != 0 || !slices.ContainsFunc(p.Steps, func(s rr.Step) bool { return s.Kind == rr.MeshOn }) {
+	if p := settledPlan(w); len(p.Refusals) != 0 || !slices.ContainsFunc(p.Steps, rr.Is[rr.MeshOn]) {
 		t.Errorf("%v, %+v", p.Steps, p.Refusals)
 	}
 }

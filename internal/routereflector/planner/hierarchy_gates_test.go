@@ -27,8 +27,8 @@ func moving(t *testing.T) (rr.World, rr.Node) {
 	for range 40 {
 		p := MakePlan(w)
 		after := settled(After(w, p.Steps[0]))
-		if p.Steps[0].Kind == rr.Join {
-			n, _ := after.Node(p.Steps[0].Node)
+		if rr.Is[rr.Join](p.Steps[0]) {
+			n, _ := after.Node(p.Steps[0].Node())
 			return after, n
 		}
 		w = after
@@ -42,7 +42,7 @@ func moving(t *testing.T) (rr.World, rr.Node) {
 func TestLeaveWaits(t *testing.T) {
 	t.Parallel()
 	w, client := moving(t)
-	step := next.NodeStep(rr.Leave, &client, "")
+	step := rr.Leave{NodeChange: next.NodeStep(&client, "", nil)}
 	if got := gate.Wait(&w, step, nil); got != "" {
 		t.Fatalf("with all sessions it waits: %s", got)
 	}
@@ -111,16 +111,16 @@ func TestADeadReflectorOfAGroup(t *testing.T) {
 			t.Errorf("group %s: nobody who has sessions with it was asked, and still %v", rr.GroupName(group), kinds(p.Steps))
 		}
 		well, done := travel(t, ill, guarded(t, 1))
-		var got []rr.Kind
+		var got []string
 		for _, s := range done {
-			if s.Kind == rr.Promote || s.Kind == rr.Demote {
-				got = append(got, s.Kind)
+			if rr.Is[rr.Promote](s) || rr.Is[rr.Demote](s) {
+				got = append(got, rr.Kind(s))
 			}
-			if s.Kind == rr.Join || s.Kind == rr.Leave {
+			if rr.Is[rr.Join](s) || rr.Is[rr.Leave](s) {
 				t.Errorf("group %s: %s", rr.GroupName(group), s)
 			}
 		}
-		if diff := cmp.Diff([]rr.Kind{rr.Promote, rr.Demote}, got); diff != "" {
+		if diff := cmp.Diff([]string{"Promote", "Demote"}, got); diff != "" {
 			t.Errorf("group %s: %s", rr.GroupName(group), diff)
 		}
 		if diff := cmp.Diff(ids, idsOf(well)); diff != "" {
@@ -144,11 +144,11 @@ func TestTheEndOfAHierarchy(t *testing.T) {
 	_, done := travel(t, w, guarded(t, 0))
 	var order []string
 	for _, s := range done {
-		switch word := string(s.Kind); {
-		case s.Kind == rr.Demote:
-			order = append(order, "Demote "+rr.GroupName(role[s.Node]))
+		switch word := rr.Kind(s); {
+		case rr.Is[rr.Demote](s):
+			order = append(order, "Demote "+rr.GroupName(role[s.Node()]))
 		case len(order) == 0 || order[len(order)-1] != word:
-			if s.Kind != rr.Join && s.Kind != rr.Leave && s.Kind != rr.EnsurePeer {
+			if !rr.Is[rr.Join](s) && !rr.Is[rr.Leave](s) && !rr.Is[rr.EnsurePeer](s) {
 				order = append(order, word)
 			}
 		}
@@ -174,7 +174,8 @@ func TestSpinesFirstWhereNoneIsLeft(t *testing.T) {
 	if len(p.Refusals) > 0 || len(p.Steps) == 0 {
 		t.Fatalf("refused: %v, steps %v", p.Refusals, p.Steps)
 	}
-	if label := p.Steps[0].NodeLabels[v1alpha1.GroupLabel]; p.Steps[0].Kind != rr.Promote || label == nil || *label != rr.GroupName(rr.Spines) {
+	change, _ := p.Steps[0].Change()
+	if label := change.Labels[v1alpha1.GroupLabel]; !rr.Is[rr.Promote](p.Steps[0]) || label == nil || *label != rr.GroupName(rr.Spines) {
 		t.Errorf("the first step is %s with label %v", p.Steps[0], label)
 	}
 }

@@ -118,12 +118,12 @@ func TestNobodyElseIsReshuffled(t *testing.T) {
 			if len(w.PresentGroups()) != groups {
 				continue
 			}
-			peers := slices.DeleteFunc(slices.Clone(done), func(s rr.Step) bool { return s.Node != "" })
+			peers := slices.DeleteFunc(slices.Clone(done), func(s rr.Step) bool { return s.Node() != "" })
 			if len(peers) > max(1, len(fresh)) || len(fresh) == 1 && len(done)-len(peers) > 1 {
 				t.Fatalf("for %d new nodes: %v", len(fresh), kinds(done))
 			}
 			for _, s := range done {
-				if s.Node != "" && !slices.Contains(fresh, s.Node) {
+				if s.Node() != "" && !slices.Contains(fresh, s.Node()) {
 					t.Fatalf("%s is written for %v", s, fresh)
 				}
 			}

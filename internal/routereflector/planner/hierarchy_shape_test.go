@@ -27,8 +27,8 @@ func TestShapeWhileTakingOver(t *testing.T) {
 		t.Errorf("%s, %+v, %q", p.Mode, p.Refusals, p.Notes)
 	}
 	w, done := travel(t, w, guarded(t, 1))
-	retired := slices.IndexFunc(done, func(s rr.Step) bool { return s.Kind == rr.RetirePeer })
-	begun := slices.IndexFunc(done, func(s rr.Step) bool { return s.Object == "BGPPeer/main-uplinks" })
+	retired := slices.IndexFunc(done, rr.Is[rr.RetirePeer])
+	begun := slices.IndexFunc(done, func(s rr.Step) bool { return s.What().Object == "BGPPeer/main-uplinks" })
 	if retired < 0 || begun < retired || len(idsOf(w)) != 3 || !w.Adopted() {
 		t.Errorf("the IDs are %v after %v", idsOf(w), kinds(done))
 	}
@@ -111,7 +111,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 			continue
 		}
 		for _, s := range p.Steps[:p.AtOnce] {
-			if s.Kind != rr.Promote {
+			if !rr.Is[rr.Promote](s) {
 				t.Errorf("%s: %s at once", name, s)
 			}
 			w = After(w, s)
@@ -128,7 +128,7 @@ func TestEmergencyOfAHierarchy(t *testing.T) {
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeHierarchical} {
 		lost.Topology.Spec.Mode = mode
 		p := settledPlan(lost)
-		if p.Mode != v1alpha1.ModeFlat || p.AtOnce != 1 || p.Steps[0].Kind != rr.MeshOn || len(p.Refusals) > 0 {
+		if p.Mode != v1alpha1.ModeFlat || p.AtOnce != 1 || !rr.Is[rr.MeshOn](p.Steps[0]) || len(p.Refusals) > 0 {
 			t.Errorf("%s: %s, %d at once of %v, %+v", mode, p.Mode, p.AtOnce, kinds(p.Steps), p.Refusals)
 		}
 	}
@@ -147,7 +147,7 @@ func TestExitOfAHierarchyRefused(t *testing.T) {
 		t.Errorf("%v, %+v", kinds(p.Steps), p.Refusals)
 	}
 	w.Topology.Annotations = map[string]string{v1alpha1.ForceExitAnnotation: string(rr.ReasonMeshTooLarge)}
-	if p := settledPlan(w); len(p.Steps) == 0 || p.Steps[0].Kind != rr.MeshOn || p.AtOnce != 1 {
+	if p := settledPlan(w); len(p.Steps) == 0 || !rr.Is[rr.MeshOn](p.Steps[0]) || p.AtOnce != 1 {
 		t.Errorf("by force: %v, %+v", kinds(p.Steps), p.Refusals)
 	}
 	w.Topology.Spec.Mesh = v1alpha1.MeshIgnore
@@ -171,7 +171,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	p := settledPlan(gone)
 	promoted := 0
 	for _, s := range p.Steps[:p.AtOnce] {
-		promoted += rr.Count(s.Kind == rr.Promote)
+		promoted += rr.Count(rr.Is[rr.Promote](s))
 	}
 	if want := 2*4 + rr.SpineCount; !health.Emergency(&gone) || len(p.Groups) != 5 || promoted != want {
 		t.Errorf("%d groups, %d of %d at once: %v, %+v", len(p.Groups), promoted, want, kinds(p.Steps[:p.AtOnce]), p.Refusals)
@@ -184,7 +184,7 @@ func TestReflectorsOfAllGroupsGo(t *testing.T) {
 	for _, group := range []int{rr.FirstGroup, 2, rr.Spines} {
 		leaving := rr.GroupOf(steady.Working(nil), group)[0].Name
 		w, done := travel(t, with(steady, cordon, leaving), guarded(t, 2))
-		if n, _ := w.Node(leaving); n.Marked(&w.Topology) || len(rr.GroupOf(w.Working(nil), group)) != 2 || done[0].Kind != rr.Promote {
+		if n, _ := w.Node(leaving); n.Marked(&w.Topology) || len(rr.GroupOf(w.Working(nil), group)) != 2 || !rr.Is[rr.Promote](done[0]) {
 			t.Errorf("group %s: %v", rr.GroupName(group), kinds(done))
 		}
 		if idsOf(w)[rr.GroupName(group)] != idsOf(steady)[rr.GroupName(group)] {
@@ -215,22 +215,22 @@ func TestClientsAtOnceWait(t *testing.T) {
 	t.Parallel()
 	w, _ := moving(t)
 	for _, s := range MakePlan(w).Steps {
-		if s.Kind == rr.Join {
+		if rr.Is[rr.Join](s) {
 			w = After(w, s)
 		}
 	}
 	w = settled(w)
-	if open := MakePlan(w).Steps[0]; open.Kind == rr.EnsurePeer {
+	if open := MakePlan(w).Steps[0]; rr.Is[rr.EnsurePeer](open) {
 		w = settled(After(w, open))
 	}
 	p := MakePlan(w)
-	if p.AtOnce < 3 || p.Steps[0].Kind != rr.Leave || p.Steps[1].Kind != rr.Leave {
+	if p.AtOnce < 3 || !rr.Is[rr.Leave](p.Steps[0]) || !rr.Is[rr.Leave](p.Steps[1]) {
 		t.Fatalf("%d at once of %v", p.AtOnce, kinds(p.Steps))
 	}
-	late, _ := w.Node(p.Steps[1].Node)
+	late, _ := w.Node(p.Steps[1].Node())
 	w = said(w, next.Joined(&w, late)[0].Name, func(s *rr.Sighting) { s.Established = without(s.Established, late.IPv4) })
 	p = MakePlan(w)
-	at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return s.Kind == rr.Leave && s.Node == late.Name })
+	at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return rr.Is[rr.Leave](s) && s.Node() == late.Name })
 	if p.AtOnce < 2 || p.Waiting != "" || at >= 0 && at < p.AtOnce {
 		t.Errorf("%d at once of %v, waiting for %q", p.AtOnce, kinds(p.Steps), p.Waiting)
 	}
@@ -247,7 +247,7 @@ func TestAdoptionTakesLabelsOfGroupsAway(t *testing.T) {
 		w.Nodes[0].Labels[key] = "2"
 	}
 	w, done := carryOut(t, w, nil)
-	adopted := slices.IndexFunc(done, func(s rr.Step) bool { return s.Kind == rr.Adopt && s.Node == w.Nodes[0].Name })
+	adopted := slices.IndexFunc(done, func(s rr.Step) bool { return rr.Is[rr.Adopt](s) && s.Node() == w.Nodes[0].Name })
 	if adopted < 0 || len(w.Nodes[0].Without(v1alpha1.GroupLabel, v1alpha1.ClientLabel, v1alpha1.JoinsLabel)) != 0 || len(w.Marked()) != 3 {
 		t.Errorf("%v; %v", w.Nodes[0].Labels, kinds(done))
 	}

@@ -89,7 +89,7 @@ func TestFiveThousandNodes(t *testing.T) {
 		t.Errorf("a reflector has %d sessions", most)
 	}
 	w.Nodes = append(w.Nodes, machine(5000, 3))
-	if p := MakePlan(w); len(p.Steps) != 1 || p.Steps[0].Kind != rr.Assign || p.Checks.UnreachablePairs != 0 {
+	if p := MakePlan(w); len(p.Steps) != 1 || !rr.Is[rr.Assign](p.Steps[0]) || p.Checks.UnreachablePairs != 0 {
 		t.Errorf("for a new node: %v %+v", p.Steps, p.Checks)
 	}
 }
@@ -114,8 +114,8 @@ func TestAGroupIsAdded(t *testing.T) {
 		clients := w.Clients()
 		joined, most := map[string]bool{}, 0
 		w, done := travel(t, w, func(_, after rr.World, p rr.Plan) {
-			if p.Steps[0].Kind == rr.Join {
-				joined[p.Steps[0].Node] = true
+			if rr.Is[rr.Join](p.Steps[0]) {
+				joined[p.Steps[0].Node()] = true
 			}
 			moving := 0
 			for i := range after.Nodes {
@@ -166,7 +166,7 @@ func TestAGroupIsRemoved(t *testing.T) {
 	}
 	demoted := false
 	for _, s := range done {
-		if demoted = demoted || s.Kind == rr.Demote; demoted && (s.Kind == rr.Join || s.Kind == rr.Leave) {
+		if demoted = demoted || rr.Is[rr.Demote](s); demoted && (rr.Is[rr.Join](s) || rr.Is[rr.Leave](s)) {
 			t.Errorf("%s after a reflector of the group has gone", s)
 		}
 	}

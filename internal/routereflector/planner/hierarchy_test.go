@@ -54,14 +54,14 @@ func guarded(t tester, least int) func(before, after rr.World, p rr.Plan) {
 		step := p.Steps[0]
 		b := model.Judge(&before, model.StateOf(before))
 		a := model.Judge(&after, model.StateOf(after), b)
-		others := verdict(&before, b.State, b.Networks, step.Exempt(), b)
+		others := verdict(&before, b.State, b.Networks, rr.Exempt(step), b)
 		for when, networks := range map[string][]*reachability.Network{"for a moment": model.Surviving(&before, b, a, step), "for good": a.Networks} {
-			is := verdict(&after, a.State, networks, step.Exempt(), a)
+			is := verdict(&after, a.State, networks, rr.Exempt(step), a)
 			if is.UnreachablePairs > others.UnreachablePairs {
 				t.Fatalf("%s: %d pairs lose their path %s: %v", step, is.UnreachablePairs-others.UnreachablePairs, when, is.Examples)
 			}
-			if !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && is.MinSessionsPerClient < min(least, others.MinSessionsPerClient) &&
-				!model.KeepsSessions(&before, b, a, networks, step.Exempt(), min(least, others.MinSessionsPerClient)) {
+			if !after.Mesh.On && model.LiveClients(&after, a.State, rr.Exempt(step)) && is.MinSessionsPerClient < min(least, others.MinSessionsPerClient) &&
+				!model.KeepsSessions(&before, b, a, networks, rr.Exempt(step), min(least, others.MinSessionsPerClient)) {
 				t.Fatalf("%s: a client has %d sessions %s", step, is.MinSessionsPerClient, when)
 			}
 		}
@@ -165,7 +165,7 @@ func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 		})
 		writes := 0
 		for _, s := range done {
-			writes += rr.Count(s.OfClient())
+			writes += rr.Count(rr.OfClient(s))
 		}
 		if clients := end.Clients(); writes != clients || len(end.PresentGroups()) != size.groups || end.Roster().Gathers {
 			t.Errorf("%d writes to %d clients of %d groups", writes, clients, len(end.PresentGroups()))
@@ -178,7 +178,7 @@ func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 		if most != maxClientSteps {
 			t.Errorf("%d at once are the most", most)
 		}
-		if last := done[len(done)-1]; last.Kind != rr.MeshOff {
+		if last := done[len(done)-1]; !rr.Is[rr.MeshOff](last) {
 			t.Errorf("the last step is %s", last)
 		}
 		if len(gathering) == 0 {
@@ -191,7 +191,7 @@ func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 			if len(left.Marked()) > 0 || len(left.Peers) > 0 {
 				t.Errorf("after %d steps: %v are left", i, left.Marked())
 			}
-			if slices.ContainsFunc(ended, func(s rr.Step) bool { return s.Kind == rr.Assign }) {
+			if slices.ContainsFunc(ended, rr.Is[rr.Assign]) {
 				t.Errorf("after %d steps the end gives clients a group: %v", i, kinds(ended))
 			}
 		}
@@ -202,7 +202,7 @@ func TestAHierarchyIsMadeWithOneWriteAClient(t *testing.T) {
 // changed alone.
 func atOnce(t *testing.T, w rr.World, p rr.Plan) int {
 	t.Helper()
-	at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return !s.OfClient() })
+	at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return !rr.OfClient(s) })
 	if at < 0 {
 		at = len(p.Steps)
 	}
@@ -222,7 +222,7 @@ func TestItGathersUntilAllHaveTheirSessions(t *testing.T) {
 	t.Parallel()
 	w, found := limited(24, 3, 12), false
 	travel(t, w, func(before, _ rr.World, p rr.Plan) {
-		if p.Steps[0].Kind != rr.EnsurePeer || !before.Roster().Gathers || len(before.Marked()) == 0 {
+		if !rr.Is[rr.EnsurePeer](p.Steps[0]) || !before.Roster().Gathers || len(before.Marked()) == 0 {
 			return
 		}
 		found = true

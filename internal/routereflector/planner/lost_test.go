@@ -207,7 +207,7 @@ func TestWhatWitnessesDecide(t *testing.T) {
 		if got != c.isLost || len(p.Troubles) != rr.Count(c.isLost) {
 			t.Errorf("%s: lost are %+v, in trouble %+v", name, p.Lost, p.Troubles)
 		}
-		if got := len(p.Steps) > 0 && p.Steps[0].Kind == rr.Promote; got != c.isReplaced {
+		if got := len(p.Steps) > 0 && rr.Is[rr.Promote](p.Steps[0]); got != c.isReplaced {
 			t.Errorf("%s: the steps are %v", name, p.Steps)
 		}
 		if (p.Isolated != "") != c.isolated {
@@ -279,15 +279,15 @@ func TestALostReflectorIsReplaced(t *testing.T) {
 		w.Now = since.Add(w.Topology.Spec.Failure.UnreachableGrace.Duration)
 		w = remember(report(w, w.Now, since, lost))
 		first := MakePlan(w)
-		if len(first.Steps) != 2 || first.Steps[0].Kind != rr.Promote || first.Steps[0].Node == dead ||
-			first.Steps[1].Kind != rr.Demote ||
-			first.Steps[1].Node != dead {
+		if len(first.Steps) != 2 || !rr.Is[rr.Promote](first.Steps[0]) || first.Steps[0].Node() == dead ||
+			!rr.Is[rr.Demote](first.Steps[1]) ||
+			first.Steps[1].Node() != dead {
 			t.Fatalf("%v", first.Steps)
 		}
 		after := After(w, first.Steps[0])
 		after.Sightings = nil
 		second := MakePlan(after)
-		if len(second.Steps) != 1 || second.Steps[0].Kind != rr.Demote || second.Steps[0].Node != dead {
+		if len(second.Steps) != 1 || !rr.Is[rr.Demote](second.Steps[0]) || second.Steps[0].Node() != dead {
 			t.Fatalf("with no report: %v", second.Steps)
 		}
 		returns := rapid.Bool().Draw(t, "it returns meanwhile")
@@ -296,7 +296,7 @@ func TestALostReflectorIsReplaced(t *testing.T) {
 			after = report(after, after.Now, since, lost)
 		}
 		after = remember(after)
-		if got := MakePlan(after).Steps; len(got) != 1 || got[0].Kind != rr.Demote || got[0].Node != dead {
+		if got := MakePlan(after).Steps; len(got) != 1 || !rr.Is[rr.Demote](got[0]) || got[0].Node() != dead {
 			t.Fatalf("it returns: %t: %v", returns, got)
 		}
 		end := remember(After(after, second.Steps[0]))
@@ -320,21 +320,21 @@ func TestADeadNodeIsNoReplacement(t *testing.T) {
 	w := established(t, 12)
 	w = with(w, func(n *rr.Node) { n.Unschedulable = true }, w.Marked()[0])
 	w, p := planned(w)
-	if len(p.Steps) == 0 || p.Steps[0].Kind != rr.Promote || p.Waiting != "" {
+	if len(p.Steps) == 0 || !rr.Is[rr.Promote](p.Steps[0]) || p.Waiting != "" {
 		t.Fatalf("%v wait for %q", p.Steps, p.Waiting)
 	}
-	next := p.Steps[0].Node
+	next := p.Steps[0].Node()
 	n, _ := w.Node(next)
 	w = apart(w, next)
-	if p = MakePlan(w); p.Steps[0].Node != next || !strings.Contains(p.Waiting, next) {
+	if p = MakePlan(w); p.Steps[0].Node() != next || !strings.Contains(p.Waiting, next) {
 		t.Errorf("%v wait for %q", p.Steps, p.Waiting)
 	}
 	w.Topology.Status.SilentClients = []v1alpha1.SilentClient{{Node: next, Since: rr.Second(w.Now.Add(-50 * time.Second))}}
-	if p = MakePlan(w); p.Steps[0].Node != next { // a step may have reset its session
+	if p = MakePlan(w); p.Steps[0].Node() != next { // a step may have reset its session
 		t.Errorf("%v take the place of %s", p.Steps, next)
 	}
 	w.Topology.Status.SilentClients[0].Since = rr.Second(w.Now.Add(-rr.Freshness))
-	if p = MakePlan(w); p.Steps[0].Node == next || p.Waiting != "" {
+	if p = MakePlan(w); p.Steps[0].Node() == next || p.Waiting != "" {
 		t.Errorf("%v wait for %q", p.Steps, p.Waiting)
 	}
 	if n.Ready != corev1.ConditionTrue {
@@ -375,7 +375,7 @@ func TestOneGracePeriodForOneTrouble(t *testing.T) {
 		"and is gone for long":            {back, grace/2 + grace + 2*time.Second, silence.Add(time.Second), true},
 	} {
 		steps := later(c.world, c.after, c.reported)
-		if got := len(steps) > 0 && steps[0].Kind == rr.Promote; got != c.replaced {
+		if got := len(steps) > 0 && rr.Is[rr.Promote](steps[0]); got != c.replaced {
 			t.Errorf("%s: replaced %v, want %v: %v", name, got, c.replaced, steps)
 		}
 	}

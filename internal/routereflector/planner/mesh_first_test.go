@@ -79,7 +79,7 @@ func TestTheMeshFirst(t *testing.T) {
 		"most Nodes vanished":                {withoutNodes(steady, append(reflectors, others(steady)[:2]...)...), false},
 	} {
 		p := MakePlan(c.w)
-		if got := len(p.Steps) > 0 && p.Steps[0].Kind == rr.MeshOn; got != c.mesh {
+		if got := len(p.Steps) > 0 && rr.Is[rr.MeshOn](p.Steps[0]); got != c.mesh {
 			t.Errorf("%s: %v, %+v", name, kinds(p.Steps), p.Refusals)
 		}
 		if c.mesh && (p.AtOnce != 1 || p.Waiting != "" || p.Emergency == nil || !p.Emergency.Since.Time.Equal(c.w.Now) || len(p.Refusals) > 0) ||
@@ -137,13 +137,13 @@ func TestANodeOfItsOwnASHoldsNothingUp(t *testing.T) {
 	w, _ := carryOut(t, cluster(9, 3), nil)
 	own := others(w)[0]
 	w = apart(settled(with(w, otherAS, own)), own)
-	for _, kind := range []rr.Kind{rr.Promote, rr.Demote} {
-		if why := gate.Wait(&w, rr.Step{Kind: kind}, MakePlan(w).Reflectors); why != "" {
-			t.Errorf("%s waits: %s", kind, why)
+	for _, step := range []rr.Step{rr.Promote{}, rr.Demote{}} {
+		if why := gate.Wait(&w, step, MakePlan(w).Reflectors); why != "" {
+			t.Errorf("%s waits: %s", rr.Kind(step), why)
 		}
 	}
 	w.Mesh.On = true
-	if why := gate.Wait(&w, rr.Step{Kind: rr.Promote}, MakePlan(w).Reflectors); !strings.Contains(why, own) {
+	if why := gate.Wait(&w, rr.Promote{}, MakePlan(w).Reflectors); !strings.Contains(why, own) {
 		t.Errorf("with the mesh on it waits for %q", why)
 	}
 }
@@ -168,7 +168,7 @@ func TestAnEmergencyIsRemembered(t *testing.T) {
 		if name == "flat" || len(p.Steps) == 0 {
 			continue
 		}
-		if is := MakePlan(After(w, p.Steps[0])); p.Steps[0].Kind != rr.Promote || is.Emergency != nil {
+		if is := MakePlan(After(w, p.Steps[0])); !rr.Is[rr.Promote](p.Steps[0]) || is.Emergency != nil {
 			t.Errorf("%s: once one lives: %+v", name, is.Emergency)
 		}
 	}
@@ -195,7 +195,7 @@ func TestWhatWasPartedBeforeAnEmergency(t *testing.T) {
 		w = with(w, func(n *rr.Node) { n.Created = w.Now.Add(c.created) }, others(w)[0])
 		before := w.Marked()
 		w = settled(w)
-		if first := MakePlan(w).Steps[0]; first.Kind != rr.MeshOn {
+		if first := MakePlan(w).Steps[0]; !rr.Is[rr.MeshOn](first) {
 			t.Fatalf("%s: %s", name, first)
 		}
 		w, done := carryOut(t, comeBack(After(w, MakePlan(w).Steps[0]), 20*time.Second, health.MeshStays, before...), nil)
@@ -222,7 +222,7 @@ func TestAForeignReflectorDiedInTheEmergency(t *testing.T) {
 		t.Fatalf("before the emergency: %+v", got)
 	}
 	w = settled(with(w, silentSince(w.Now), x[0]))
-	if first := MakePlan(w).Steps[0]; first.Kind != rr.MeshOn {
+	if first := MakePlan(w).Steps[0]; !rr.Is[rr.MeshOn](first) {
 		t.Fatalf("first %s", first)
 	}
 	w, done := carryOut(t, comeBack(After(w, MakePlan(w).Steps[0]), 20*time.Second, health.MeshStays, own...), nil)

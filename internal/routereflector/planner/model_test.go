@@ -191,12 +191,12 @@ func carryOut(t tester, w rr.World, look look) (rr.World, []rr.Step) {
 // travel is carryOut for plans of which nothing may be refused.
 func travel(t tester, w rr.World, look look) (rr.World, []rr.Step) {
 	t.Helper()
-	var last rr.Kind
+	var last string
 	return carry(t, w, 2000, func(rr.Refusal) bool { return true }, func(before, after rr.World, p rr.Plan) {
-		if p.Steps[0].Kind != last {
+		if rr.Kind(p.Steps[0]) != last {
 			asksWhomItWaitsFor(t, before)
 		}
-		if last = p.Steps[0].Kind; look != nil {
+		if last = rr.Kind(p.Steps[0]); look != nil {
 			look(before, after, p)
 		}
 	})
@@ -267,7 +267,7 @@ func outlasts(w *rr.World, p rr.Plan) bool {
 	now := w.Now
 	switch {
 	case p.Waiting == "":
-	case p.Emergency != nil && len(p.Steps) > 0 && p.Steps[0].Kind == rr.MeshOff && p.Waiting == gate.MeshStays(w):
+	case p.Emergency != nil && len(p.Steps) > 0 && rr.Is[rr.MeshOff](p.Steps[0]) && p.Waiting == gate.MeshStays(w):
 		w.Now = w.Now.Add(health.MeshStays)
 	case p.Waiting == next.Held(w):
 		for _, t := range health.Troubles(w) {
@@ -279,10 +279,16 @@ func outlasts(w *rr.World, p rr.Plan) bool {
 	return w.Now.After(now)
 }
 
+// promotion makes a node a reflector of the first group.
+func promotion(w *rr.World, n *rr.Node) rr.Step {
+	change := next.NodeStep(n, "", n.Marks(w.Topology.Name))
+	return rr.Promote{RoleChange: rr.RoleChange{NodeChange: change, ClusterID: w.Topology.Spec.ClusterID}}
+}
+
 func kinds(steps []rr.Step) []string {
 	var out []string
 	for _, s := range steps {
-		out = append(out, string(s.Kind)+" "+s.Object)
+		out = append(out, rr.Kind(s)+" "+s.What().Object)
 	}
 	return out
 }

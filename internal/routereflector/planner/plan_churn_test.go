@@ -252,7 +252,7 @@ func (h *history) step() bool {
 
 // modest: what is somebody else's is never touched.
 func (h *history) modest(step rr.Step) {
-	if step.Peer.Name == "rack" || h.foreign[step.Node] {
+	if step.What().Object == "BGPPeer/rack" || h.foreign[step.Node()] {
 		h.Fatalf("%s touches what is not the topology's", step)
 	}
 }
@@ -262,15 +262,15 @@ func (h *history) modest(step rr.Step) {
 // replaces a lost reflector passes nothing on before, so that it waits for a session of its own and for nobody else's.
 func (h *history) settledBefore(w rr.World, step rr.Step, p rr.Plan) {
 	w = w.Honest()
-	if step.Kind != rr.Promote && step.Kind != rr.MeshOff && (step.Kind != rr.Demote || gate.GatedByMesh(&w)) {
+	if !rr.Is[rr.Promote](step) && !rr.Is[rr.MeshOff](step) && (!rr.Is[rr.Demote](step) || gate.GatedByMesh(&w)) {
 		return
 	}
 	leaving := rr.InRole(choose.Reflectors(&w, choose.Choose(&w, design.Decide(&w))), rr.RoleLeaving)
-	if step.Kind != rr.Demote {
+	if !rr.Is[rr.Demote](step) {
 		leaving = nil
 	}
 	stay := slices.DeleteFunc(w.Working(leaving), func(r rr.Node) bool { return !rr.AddressFamilies()[0].Up(&r) })
-	spare := step.Kind == rr.Promote && !w.Mesh.On && slices.ContainsFunc(p.Spares, func(s v1alpha1.Spare) bool { return s.Node == step.Node })
+	spare := rr.Is[rr.Promote](step) && !w.Mesh.On && slices.ContainsFunc(p.Spares, func(s v1alpha1.Spare) bool { return s.Node == step.Node() })
 	for i := range w.Nodes {
 		n := &w.Nodes[i]
 		if !rr.AddressFamilies()[0].Up(n) || !n.IsClient(&w.Topology) && !n.IsReflectorOf(&w.Topology) {
@@ -279,7 +279,7 @@ func (h *history) settledBefore(w rr.World, step rr.Step, p rr.Plan) {
 		apart := h.apart(n, stay)
 		alone := n.IsClient(&w.Topology) && !w.Mesh.On && (h.dead[n.Name] || len(apart) == len(stay))
 		switch {
-		case spare && n.Name == step.Node && alone && len(stay) > 0:
+		case spare && n.Name == step.Node() && alone && len(stay) > 0:
 			h.Fatalf("%s is done while it has no session with any reflector", step)
 		case !spare && !alone && len(apart) > 0:
 			h.Fatalf("%s is done while %s has no session with %s", step, apart[0].Name, n.Name)
@@ -308,7 +308,7 @@ func (h *history) bounded(before, after rr.World, p rr.Plan) {
 	if most := max(model.MaxPathsFactor*len(p.Reflectors), was.MaxPathsPerPrefix); is.MaxPathsPerPrefix > most {
 		h.Fatalf("%s: %d paths, %d are the most", p.Steps[0], is.MaxPathsPerPrefix, most)
 	}
-	if p.Steps[0].Kind == rr.MeshOff && is.UnreachablePairs > was.UnreachablePairs {
+	if rr.Is[rr.MeshOff](p.Steps[0]) && is.UnreachablePairs > was.UnreachablePairs {
 		h.Fatalf("the mesh goes, and %d pairs lose their path", is.UnreachablePairs-was.UnreachablePairs)
 	}
 }

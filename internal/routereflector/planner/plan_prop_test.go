@@ -64,15 +64,15 @@ func safe(t tester) func(before, after rr.World, p rr.Plan) {
 			was, is  rr.Checks
 			networks []*reachability.Network
 		}{
-			{"for a moment", verdict(&before, b.State, b.Networks, step.Exempt()), verdict(&before, a.State, transit, step.Exempt()), transit},
-			{"for good", verdict(&before, b.State, b.Networks, step.Node), verdict(&after, a.State, a.Networks, step.Node), a.Networks},
+			{"for a moment", verdict(&before, b.State, b.Networks, rr.Exempt(step)), verdict(&before, a.State, transit, rr.Exempt(step)), transit},
+			{"for good", verdict(&before, b.State, b.Networks, step.Node()), verdict(&after, a.State, a.Networks, step.Node()), a.Networks},
 		} {
 			if moment.is.UnreachablePairs > moment.was.UnreachablePairs {
 				t.Fatalf("%s: %d pairs lose their path %s: %v", step, moment.is.UnreachablePairs-moment.was.UnreachablePairs, moment.when, moment.is.Examples)
 			}
 			k := len(slices.DeleteFunc(slices.Clone(p.Reflectors), func(r rr.Reflector) bool { return r.Role == rr.RoleLeaving }))
-			if least := min(k-1, moment.was.MinSessionsPerClient); !after.Mesh.On && model.LiveClients(&after, a.State, step.Exempt()) && moment.is.MinSessionsPerClient < least &&
-				!model.KeepsSessions(&before, b, a, moment.networks, step.Node, least) {
+			if least := min(k-1, moment.was.MinSessionsPerClient); !after.Mesh.On && model.LiveClients(&after, a.State, rr.Exempt(step)) && moment.is.MinSessionsPerClient < least &&
+				!model.KeepsSessions(&before, b, a, moment.networks, step.Node(), least) {
 				t.Fatalf("%s: a client has %d sessions %s, %d are the least", step, moment.is.MinSessionsPerClient, moment.when, least)
 			}
 		}
@@ -81,7 +81,7 @@ func safe(t tester) func(before, after rr.World, p rr.Plan) {
 
 // rest are the steps of a plan after the first, nil if others may follow: without the mesh a lost reflector has a spare.
 func rest(p rr.Plan) []rr.Step {
-	if p.Steps[0].Kind == rr.MeshOff {
+	if rr.Is[rr.MeshOff](p.Steps[0]) {
 		return nil
 	}
 	return p.Steps[1:]
@@ -106,7 +106,7 @@ func lives(t *rapid.T, w rr.World, most int, modest func(before, after rr.World,
 				modest(before, after, p)
 			}
 			if expected != nil && at.Equal(before.Now) { // else time has passed for which the mesh stays on
-				if diff := cmp.Diff(expected, p.Steps, compared(), cmpopts.IgnoreFields(rr.Step{}, "Reason")); diff != "" {
+				if diff := cmp.Diff(expected, p.Steps, compared(), cmpopts.IgnoreFields(rr.About{}, "Reason")); diff != "" {
 					t.Fatalf("a new process has another plan: %s", diff)
 				}
 			}
@@ -179,7 +179,8 @@ func TestModest(t *testing.T) {
 		}
 		w, done := carryOut(t, w, safe(t))
 		for _, s := range done {
-			if s.Peer.Name == "rack" || s.Peer.Name == "other-clients" || s.Node != "" && foreign[s.Node] != "" {
+			object := s.What().Object
+			if object == "BGPPeer/rack" || object == "BGPPeer/other-clients" || foreign[s.Node()] != "" {
 				t.Fatalf("%s", s)
 			}
 		}

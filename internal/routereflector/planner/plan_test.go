@@ -75,7 +75,7 @@ func TestStepsWait(t *testing.T) {
 		w = After(settled(w), settledPlan(w).Steps[0])
 	}
 	before := settled(w)
-	first := MakePlan(before).Steps[0].Node
+	first := MakePlan(before).Steps[0].Node()
 	w = After(before, MakePlan(before).Steps[0])
 	silent, member, all := w, w, settled(w)
 	silent.Sightings, member.Sightings = nil, []rr.Sighting{say(before, first, networks(before), false)}
@@ -96,7 +96,7 @@ func TestStepsWait(t *testing.T) {
 	asked := p.Reflectors[1].Node
 
 	foreign, p2 := planned(with(cluster(9, 3), otherAS, "node-00008"))
-	for p2.Steps[0].Kind != rr.MeshOff {
+	for !rr.Is[rr.MeshOff](p2.Steps[0]) {
 		foreign, p2 = planned(After(foreign, p2.Steps[0]))
 	}
 
@@ -201,8 +201,8 @@ func TestWhatAChangeCosts(t *testing.T) {
 				t.Errorf("%v", kinds(done))
 			}
 			for _, s := range done {
-				was, again := slices.Contains(before, s.Node), strings.Contains(c.want, "EnsurePeer")
-				if s.Kind == rr.Demote && !was || s.Kind == rr.Promote && was && !again {
+				was, again := slices.Contains(before, s.Node()), strings.Contains(c.want, "EnsurePeer")
+				if rr.Is[rr.Demote](s) && !was || rr.Is[rr.Promote](s) && was && !again {
 					t.Errorf("the reflectors were %v: %s", before, s)
 				}
 			}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	rr "github.com/mooring-dev/mooring/internal/routereflector"
-	"github.com/mooring-dev/mooring/internal/routereflector/next"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 )
 
@@ -61,7 +60,7 @@ func TestForeignMarksChangeNothing(t *testing.T) {
 			var done []rr.Step
 			w, done = carryOut(t, w, safe(t))
 			for _, s := range done {
-				if s.Kind == rr.Demote || slices.Contains(bad, s.Node) {
+				if rr.Is[rr.Demote](s) || slices.Contains(bad, s.Node()) {
 					t.Fatalf("%s", s)
 				}
 			}
@@ -107,11 +106,11 @@ func TestAlteredMarksAreWrittenAgain(t *testing.T) {
 			unheard := altered
 			unheard.Sightings = nil
 			if p := MakePlan(unheard); (p.Waiting != "") != (name == anotherID) || (len(p.Witnesses) > 0) != (name == anotherID) ||
-				len(p.Steps) == 0 || p.Steps[0].Node != victim.Name {
+				len(p.Steps) == 0 || p.Steps[0].Node() != victim.Name {
 				t.Errorf("%s of group %d: %v waits for %q, and asks %v", name, group, kinds(p.Steps), p.Waiting, p.Witnesses)
 			}
 			end, done := travel(t, altered, nil)
-			if len(done) != 1 || done[0].Kind != rr.Promote || done[0].Node != victim.Name {
+			if len(done) != 1 || !rr.Is[rr.Promote](done[0]) || done[0].Node() != victim.Name {
 				t.Errorf("%s of group %d: %v", name, group, kinds(done))
 			}
 			if n, _ := end.Node(victim.Name); n.ClusterID != victim.ClusterID || n.Labels[v1alpha1.GroupLabel] != victim.Labels[v1alpha1.GroupLabel] {
@@ -133,18 +132,18 @@ func TestAStrippedReflectorDoesNotHoldUpAnother(t *testing.T) {
 	}
 	for i, want := range []int{0, 1, 2, 0} {
 		p := MakePlan(w)
-		if len(p.Steps) != 3 || p.Steps[0].Node != first[want].Node || p.Waiting != "" {
-			t.Errorf("after %v: %v wait for %q, want %s first", w.Promoted, p.Steps, p.Waiting, first[want].Node)
+		if len(p.Steps) != 3 || p.Steps[0].Node() != first[want].Node() || p.Waiting != "" {
+			t.Errorf("after %v: %v wait for %q, want %s first", w.Promoted, p.Steps, p.Waiting, first[want].Node())
 		}
-		w.Promoted = append(w.Promoted, first[min(i, 2)].Node)
+		w.Promoted = append(w.Promoted, first[min(i, 2)].Node())
 	}
 	// A promotion that makes a new reflector keeps its place, as it waits for the others' sessions.
 	fresh, p := planned(cluster(9, 3))
-	for len(p.Steps) > 0 && p.Steps[0].Kind != rr.Promote {
+	for len(p.Steps) > 0 && !rr.Is[rr.Promote](p.Steps[0]) {
 		fresh, p = planned(After(fresh, p.Steps[0]))
 	}
-	fresh.Promoted = []string{p.Steps[0].Node}
-	if again := MakePlan(fresh); again.Steps[0].Node != p.Steps[0].Node {
+	fresh.Promoted = []string{p.Steps[0].Node()}
+	if again := MakePlan(fresh); again.Steps[0].Node() != p.Steps[0].Node() {
 		t.Errorf("%s goes before %s", again.Steps[0], p.Steps[0])
 	}
 }
@@ -163,10 +162,10 @@ func TestAGroupsAlteredIDsAreRestoredOneByOne(t *testing.T) {
 	for i := range group {
 		var p rr.Plan
 		if w, p = planned(w); p.Waiting != "" || len(p.Steps) != len(group)-i || p.AtOnce != 1 ||
-			p.Steps[0].Kind != rr.Promote || !slices.Contains(group, p.Steps[0].Node) {
+			!rr.Is[rr.Promote](p.Steps[0]) || !slices.Contains(group, p.Steps[0].Node()) {
 			t.Fatalf("%d of %v are restored: %v, %d at once, wait for %q", i, group, kinds(p.Steps), p.AtOnce, p.Waiting)
 		}
-		restored := p.Steps[0].Node
+		restored := p.Steps[0].Node()
 		if w = After(w, p.Steps[0]).Recognized(); i == len(group)-1 {
 			break
 		}
@@ -225,26 +224,26 @@ func TestStaleEntries(t *testing.T) {
 	w, p := planned(cluster(9, 3))
 	var promote rr.Step
 	for _, s := range p.Steps {
-		if s.Kind == rr.Promote {
+		if rr.Is[rr.Promote](s) {
 			promote = s
 			break
 		}
 	}
-	for len(p.Steps) > 0 && p.Steps[0].Kind != rr.Promote {
+	for len(p.Steps) > 0 && !rr.Is[rr.Promote](p.Steps[0]) {
 		w, p = planned(After(w, p.Steps[0]))
 	}
-	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, promote, w.Topology)
-	if p = MakePlan(w); len(p.Stale) > 0 || p.Steps[0].Kind != rr.Promote || p.Steps[0].Node != promote.Node {
-		t.Errorf("the entry of %s: %v, %v", promote.Node, p.Stale, kinds(p.Steps))
+	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, promote)
+	if p = MakePlan(w); len(p.Stale) > 0 || !rr.Is[rr.Promote](p.Steps[0]) || p.Steps[0].Node() != promote.Node() {
+		t.Errorf("the entry of %s: %v, %v", promote.Node(), p.Stale, kinds(p.Steps))
 	}
 	other := w.Nodes[slices.IndexFunc(w.Nodes, func(n rr.Node) bool {
 		return !slices.ContainsFunc(p.Reflectors, func(r rr.Reflector) bool { return r.Node == n.Name })
 	})]
-	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, next.NodeStep(rr.Promote, &other, ""), w.Topology)
+	w.Topology.Status.Record = rr.Recorded(w.Topology.Status.Record, promotion(&w, &other))
 	if p = MakePlan(w); !slices.Equal(p.Stale, []string{other.Name}) {
 		t.Errorf("stale are %v, want %s", p.Stale, other.Name)
 	}
-	w = After(w, next.NodeStep(rr.Promote, &other, ""))
+	w = After(w, promotion(&w, &other))
 	if !slices.Contains(w.Marked(), other.Name) {
 		t.Fatalf("%s is none", other.Name)
 	}
@@ -301,7 +300,7 @@ func TestForgedLabelsOfAClientMoveNobodyElse(t *testing.T) {
 		forged := with(w, func(n *rr.Node) { n.Labels = maps.Clone(n.Labels); maps.Copy(n.Labels, labels) }, hostile)
 		forged = settled(forged)
 		for _, step := range MakePlan(mute(forged)).Steps {
-			if step.Node != hostile {
+			if step.Node() != hostile {
 				t.Errorf("it %s: %s", name, step)
 			}
 		}
@@ -313,7 +312,7 @@ func TestForgedLabelsOfAClientMoveNobodyElse(t *testing.T) {
 				t.Fatalf("it %s, and %s is cordoned: %v waits for %q", name, reflectors[0], kinds(p.Steps), p.Waiting)
 			}
 			step := p.Steps[0]
-			if demoted = step.Kind == rr.Demote && step.Node == reflectors[0]; !demoted && step.Kind != rr.Promote && step.Node != hostile {
+			if demoted = rr.Is[rr.Demote](step) && step.Node() == reflectors[0]; !demoted && !rr.Is[rr.Promote](step) && step.Node() != hostile {
 				t.Fatalf("it %s, and %s is cordoned: %s", name, reflectors[0], step)
 			}
 			if demoted {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
@@ -83,11 +82,12 @@ func TestAPromotionStrandsNobody(t *testing.T) {
 				t.Fatalf("%+v, steps %v", p.Refusals, p.Steps)
 			}
 			first, got := p.Steps[0], kinds(p.Steps[:1])[0]
-			if c.want == "" && first.Kind != rr.Promote || c.want != "" && got != c.want {
+			if c.want == "" && !rr.Is[rr.Promote](first) || c.want != "" && got != c.want {
 				t.Fatalf("the first step is %s, want %q", first, c.want)
 			}
-			if _, ok := first.NodeLabels[v1alpha1.ReflectorLabel]; ok {
-				t.Errorf("%v", first.NodeLabels)
+			change, _ := first.Change()
+			if _, ok := change.Labels[v1alpha1.ReflectorLabel]; ok != rr.Is[rr.Promote](first) {
+				t.Errorf("%v", change.Labels)
 			}
 			travel(t, w, guarded(t, 1))
 		})
@@ -101,7 +101,7 @@ func TestADemotedReflectorFindsAGroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		ill    func(n *rr.Node, now time.Time)
 		before string
-		label  map[string]*string
+		label  *string
 	}{
 		"the reflector of the open group speaks no BGP": {
 			ill: func(n *rr.Node, _ time.Time) { n.Labels[corev1.LabelOSStable] = "windows" }, before: "BGPPeer/main-clients",
@@ -113,7 +113,7 @@ func TestADemotedReflectorFindsAGroup(t *testing.T) {
 			}, before: "BGPPeer/main-clients",
 		},
 		"it is silent": {
-			ill: func(n *rr.Node, now time.Time) { n.Ready, n.ReadySince = corev1.ConditionUnknown, now }, label: map[string]*string{v1alpha1.ClientLabel: new("1")},
+			ill: func(n *rr.Node, now time.Time) { n.Ready, n.ReadySince = corev1.ConditionUnknown, now }, label: new("1"),
 		},
 		"it works": {ill: func(*rr.Node, time.Time) {}},
 	} {
@@ -132,14 +132,19 @@ func TestADemotedReflectorFindsAGroup(t *testing.T) {
 			w.Nodes[6].Labels[v1alpha1.ClientLabel], w.Nodes[6].Unschedulable = "1", true
 			c.ill(&w.Nodes[0], w.Now)
 			w, p := planned(w)
-			at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return s.Kind == rr.Demote && s.Node != w.Nodes[0].Name })
+			at := slices.IndexFunc(p.Steps, func(s rr.Step) bool { return rr.Is[rr.Demote](s) && s.Node() != w.Nodes[0].Name })
 			if len(p.Refusals) > 0 || at < 0 {
 				t.Fatalf("%+v, steps %v", p.Refusals, kinds(p.Steps))
 			}
 			if before := kinds(p.Steps[:at]); c.before != "" && !slices.Contains(before, "EnsurePeer "+c.before) || c.before == "" && len(before) > 0 {
 				t.Errorf("before the demotion: %v", before)
 			}
-			if diff := cmp.Diff(c.label, p.Steps[at].NodeLabels, cmpopts.EquateEmpty()); diff != "" {
+			change, _ := p.Steps[at].Change()
+			want := map[string]*string{v1alpha1.ReflectorLabel: nil}
+			if c.label != nil {
+				want[v1alpha1.ClientLabel] = c.label
+			}
+			if diff := cmp.Diff(want, change.Labels); diff != "" {
 				t.Error(diff)
 			}
 			travel(t, w, guarded(t, 1))
@@ -151,7 +156,7 @@ func TestADemotedReflectorFindsAGroup(t *testing.T) {
 func TestTheMeshStaysForSilentReflectors(t *testing.T) {
 	t.Parallel()
 	w, done := carryOut(t, cluster(9, 3), nil)
-	if done[len(done)-1].Kind != rr.MeshOff {
+	if !rr.Is[rr.MeshOff](done[len(done)-1]) {
 		t.Fatalf("the last step is %s", done[len(done)-1])
 	}
 	w.Mesh.On = true
@@ -161,7 +166,7 @@ func TestTheMeshStaysForSilentReflectors(t *testing.T) {
 		t.Errorf("%+v, steps %v, troubles %v", p.Refusals, kinds(p.Steps), p.Troubles)
 	}
 	one := with(silent, func(n *rr.Node) { n.Ready = corev1.ConditionTrue }, all[0])
-	if _, p := planned(one); len(p.Steps) != 1 || p.Steps[0].Kind != rr.MeshOff {
+	if _, p := planned(one); len(p.Steps) != 1 || !rr.Is[rr.MeshOff](p.Steps[0]) {
 		t.Errorf("with one back: %+v, steps %v", p.Refusals, kinds(p.Steps))
 	}
 }

@@ -165,9 +165,9 @@ func TestManyFlapWithoutAWrite(t *testing.T) {
 				switch step := p.Steps[0]; {
 				case heard:
 					t.Fatalf("they are heard, and yet %v", p.Steps)
-				case step.Kind == rr.MeshOn && well > 0:
+				case rr.Is[rr.MeshOn](step) && well > 0:
 					t.Fatalf("%d reflectors live, and yet %v", well, p.Steps)
-				case step.Kind != rr.MeshOn && step.Kind != rr.MeshOff:
+				case !rr.Is[rr.MeshOn](step) && !rr.Is[rr.MeshOff](step):
 					t.Fatalf("%v", p.Steps)
 				default:
 					w, switches = After(w, step), switches+1

@@ -28,7 +28,7 @@ func beforeMeshOff(t *testing.T, nodes, zones int) rr.World {
 	for range 20 {
 		var p rr.Plan
 		w, p = planned(w)
-		if len(p.Steps) == 1 && p.Steps[0].Kind == rr.MeshOff {
+		if len(p.Steps) == 1 && rr.Is[rr.MeshOff](p.Steps[0]) {
 			if p.Waiting != "" {
 				t.Fatal(p.Waiting)
 			}
@@ -211,9 +211,10 @@ func TestWhatASightingHoldsFor(t *testing.T) {
 	w := cluster(6, 3)
 	w.Peers = rr.WantedPeers(w.Topology)
 	a, b, c := &w.Nodes[0], &w.Nodes[1], &w.Nodes[2]
-	one := After(w, rr.Step{Kind: rr.Promote, Node: a.Name})
-	two := After(one, rr.Step{Kind: rr.Promote, Node: b.Name})
-	swapped := After(After(two, rr.Step{Kind: rr.Promote, Node: c.Name}), rr.Step{Kind: rr.Demote, Node: b.Name})
+	one := After(w, promotion(&w, a))
+	two := After(one, promotion(&w, b))
+	demotion := rr.RoleChange{NodeChange: next.NodeStep(b, "", map[string]*string{v1alpha1.ReflectorLabel: nil})}
+	swapped := After(After(two, promotion(&w, c)), rr.Demote{RoleChange: demotion})
 	otherOptions := two
 	otherOptions.Peers = slices.Clone(two.Peers)
 	otherOptions.Peers[0].MaxRestartSeconds = 9
@@ -229,25 +230,23 @@ func TestWhatASightingHoldsFor(t *testing.T) {
 		adopted = After(adopted, MakePlan(adopted).Steps[0])
 	}
 	during, client := moving(t)
-	leave := next.NodeStep(rr.Leave, &client, "")
-	leave.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil}
-	moved, reflector := After(during, leave), next.Joined(&during, client)[0].Name
+	leave := next.NodeStep(&client, "", map[string]*string{v1alpha1.ClientLabel: new("2"), v1alpha1.JoinsLabel: nil})
+	moved, reflector := After(during, rr.Leave{NodeChange: leave}), next.Joined(&during, client)[0].Name
 	to := slices.IndexFunc(during.Nodes, func(n rr.Node) bool { return n.Name == reflector })
 	grown := during
 	grown.Nodes = append(slices.Clone(during.Nodes), machine(5000, 1))
-	assign := next.NodeStep(rr.Assign, &grown.Nodes[len(grown.Nodes)-1], "")
-	assign.NodeLabels = map[string]*string{v1alpha1.ClientLabel: new("1")}
+	assign := next.NodeStep(&grown.Nodes[len(grown.Nodes)-1], "", map[string]*string{v1alpha1.ClientLabel: new("1")})
 	for name, c := range map[string]struct {
 		asked, now rr.World
 		node       int
 		want       bool
 	}{
 		"a client, a heartbeat and a new client": {one, beat, 5, true},
-		"a client, a BGPPeer more":               {started, After(started, rr.Step{Kind: rr.EnsurePeer, Peer: w.Peers[0]}), 5, false},
+		"a client, a BGPPeer more":               {started, After(started, rr.EnsurePeer{Peer: w.Peers[0]}), 5, false},
 		"a BGPPeer that was adopted goes":        {adopted, After(adopted, MakePlan(adopted).Steps[0]), 0, false},
 		"a client joined before":                 {during, moved, to, true},
 		"a client joins afterwards":              {moved, during, to, false},
-		"a client, a new node has a label":       {grown, After(grown, assign), len(grown.Nodes) - 1, true},
+		"a client, a new node has a label":       {grown, After(grown, rr.Assign{NodeChange: assign}), len(grown.Nodes) - 1, true},
 		"the same":                               {one, one, 0, true},
 		"a client, the same":                     {one, one, 5, true},
 		"one more":                               {one, two, 0, true},
@@ -256,11 +255,11 @@ func TestWhatASightingHoldsFor(t *testing.T) {
 		"one less":                               {two, one, 0, false},
 		"another instead":                        {two, swapped, 0, false},
 		"one more and one less":                  {two, swapped, 2, false},
-		"the mesh":                               {two, After(two, rr.Step{Kind: rr.MeshOff}), 0, true},
+		"the mesh":                               {two, After(two, rr.MeshOff{}), 0, true},
 		"other options":                          {two, otherOptions, 0, false},
 		"another machine of the same name":       {two, reborn, 0, false},
 		"another machine beside":                 {two, reborn, 1, false},
-		"a client, then the mesh went":           {two, After(two, rr.Step{Kind: rr.MeshOff}), 5, false},
+		"a client, then the mesh went":           {two, After(two, rr.MeshOff{}), 5, false},
 		"nothing of the topology's by then":      {w, one, 0, false},
 	} {
 		asked, ok := rr.ParseMoment(c.asked.Present().String())

@@ -120,7 +120,7 @@ func TestASpareTakesThePlaceOfALostReflector(t *testing.T) {
 	}
 	w = lostBy(w, dead.Name, since)
 	p := MakePlan(w)
-	if len(p.Steps) != 1 || p.Steps[0].Kind != rr.Promote || p.Steps[0].Node != spare || p.Waiting != "" {
+	if len(p.Steps) != 1 || !rr.Is[rr.Promote](p.Steps[0]) || p.Steps[0].Node() != spare || p.Waiting != "" {
 		t.Fatalf("%v wait for %q, want %s", p.Steps, p.Waiting, spare)
 	}
 	if text := p.Troubles[0].Describe(w.Now); !strings.Contains(text, spare+" takes its place") {
@@ -143,7 +143,7 @@ func TestASpareTakesThePlaceOfALostReflector(t *testing.T) {
 	}
 	w.Now = w.Now.Add(time.Second)
 	w = lostBy(w, dead.Name, since)
-	if p = MakePlan(w); len(p.Steps) != 1 || p.Steps[0].Kind != rr.Demote || p.Steps[0].Node != dead.Name || p.Waiting != "" {
+	if p = MakePlan(w); len(p.Steps) != 1 || !rr.Is[rr.Demote](p.Steps[0]) || p.Steps[0].Node() != dead.Name || p.Waiting != "" {
 		t.Fatalf("after the grace period: %v wait for %q", p.Steps, p.Waiting)
 	}
 	w = written(After(w, p.Steps[0]))
@@ -162,12 +162,12 @@ func TestASpareIsNobodysSuccessor(t *testing.T) {
 	w.Now = since.Add(4 * time.Second)
 	w = lostBy(with(w, func(n *rr.Node) { n.Unschedulable = true }, cordoned), dead, since)
 	p := MakePlan(w)
-	if len(p.Steps) != 3 || p.Steps[1].Kind != rr.Promote || p.Steps[2].Node != cordoned {
+	if len(p.Steps) != 3 || !rr.Is[rr.Promote](p.Steps[1]) || p.Steps[2].Node() != cordoned {
 		t.Fatalf("%v", p.Steps)
 	}
 	for _, first := range p.Steps[:2] {
 		w := lostBy(After(w, first), dead, since)
-		want := slices.DeleteFunc(slices.Clone(p.Steps), func(s rr.Step) bool { return s.Node == first.Node })
+		want := slices.DeleteFunc(slices.Clone(p.Steps), func(s rr.Step) bool { return s.Node() == first.Node() })
 		if got := MakePlan(w).Steps; !slices.Equal(kinds(got), kinds(want)) {
 			t.Errorf("after %s: %v, want %v", first, kinds(got), kinds(want))
 		}
@@ -196,7 +196,7 @@ func TestWhenASilentReflectorHasASpare(t *testing.T) {
 		"others have lost it": {deaf(w, dead, w.Now), true}, "one has lost it": {deaf(w, dead, w.Now, w.Marked()[1]), false},
 	} {
 		steps := MakePlan(c.world).Steps
-		if got := len(steps) > 0 && steps[0].Kind == rr.Promote; got != c.want || len(steps) > 1 {
+		if got := len(steps) > 0 && rr.Is[rr.Promote](steps[0]); got != c.want || len(steps) > 1 {
 			t.Errorf("%s: %v", name, steps)
 		}
 	}
@@ -221,8 +221,8 @@ func TestAFalseAlarmIsBounded(t *testing.T) {
 			for _, lost := range []string{who, ""} {
 				w = lostBy(w, lost, since)
 				for p := MakePlan(w); len(p.Steps) > 0 && p.Waiting == ""; p = MakePlan(w) {
-					promoted += rr.Count(p.Steps[0].Kind == rr.Promote)
-					demoted += rr.Count(p.Steps[0].Kind == rr.Demote)
+					promoted += rr.Count(rr.Is[rr.Promote](p.Steps[0]))
+					demoted += rr.Count(rr.Is[rr.Demote](p.Steps[0]))
 					w = lostBy(After(w, p.Steps[0]), lost, since)
 				}
 				if count, used := len(w.Marked()), inUse(w.Topology.Status.Spares); count > 4 || len(used) > 1 {

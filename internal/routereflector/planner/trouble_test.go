@@ -89,7 +89,7 @@ func TestWhenATroubledReflectorIsReplaced(t *testing.T) {
 		w.Now = since.Add(c.after)
 		w = deaf(w, dead, since.Add(c.reported), c.holding...)
 		p := MakePlan(w)
-		if got := len(p.Steps) > 0 && p.Steps[0].Kind == rr.Promote; got != c.want {
+		if got := len(p.Steps) > 0 && rr.Is[rr.Promote](p.Steps[0]); got != c.want {
 			t.Errorf("%s: %v", name, p.Steps)
 		}
 		if got := p.Troubles[0].Describe(w.Now); !strings.Contains(got, c.says) || !strings.Contains(got, dead) {
@@ -114,16 +114,16 @@ func TestAReplacementStaysUntilObserversReportAgain(t *testing.T) {
 	w = with(w, silentSince(since), dead)
 	w.Now = since.Add(time.Hour)
 	p := MakePlan(deaf(w, dead, w.Now))
-	if len(p.Steps) == 0 || p.Steps[0].Kind != rr.Promote {
+	if len(p.Steps) == 0 || !rr.Is[rr.Promote](p.Steps[0]) {
 		t.Fatalf("%v", p.Steps)
 	}
 	w = deaf(After(w, p.Steps[0]), dead, w.Now)
 	w.Sightings = slices.DeleteFunc(w.Sightings, func(s rr.Sighting) bool {
 		o, _ := w.Node(s.Node)
-		return !o.Marked(&w.Topology) || s.Node == p.Steps[0].Node
+		return !o.Marked(&w.Topology) || s.Node == p.Steps[0].Node()
 	})
 	for _, s := range MakePlan(w).Steps {
-		if s.Kind == rr.Promote || s.Kind == rr.Demote && s.Node != dead {
+		if rr.Is[rr.Promote](s) || rr.Is[rr.Demote](s) && s.Node() != dead {
 			t.Errorf("%v", s)
 		}
 	}
@@ -155,7 +155,7 @@ func TestAKubeletThatAnswersNobody(t *testing.T) {
 		"its Node is Ready meanwhile": {silent, grace + time.Second, corev1.ConditionTrue, false},
 	} {
 		steps := replaced(c.world, c.after, c.ready)
-		if got := len(steps) > 0 && steps[0].Kind == rr.Promote; got != c.want {
+		if got := len(steps) > 0 && rr.Is[rr.Promote](steps[0]); got != c.want {
 			t.Errorf("%s: replaced %v, want %v: %v", name, got, c.want, steps)
 		}
 	}

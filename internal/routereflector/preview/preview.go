@@ -33,7 +33,7 @@ func (p Preview) Reported() Preview {
 	if said == nil || said.Hash != p.Plan.Hash || len(said.Steps) == 0 || len(p.Plan.Steps) == 0 {
 		return p
 	}
-	if first := p.Plan.Steps[0]; said.Steps[0].Kind == string(first.Kind) && said.Steps[0].Object == first.Object {
+	if first := routereflector.Shown(p.Plan.Steps[0]); said.Steps[0].Kind == first.Kind && said.Steps[0].Object == first.Object {
 		p.Plan.Waiting = said.WaitingFor
 	}
 	return p
@@ -51,8 +51,8 @@ type Document struct {
 	Spares   []v1alpha1.Spare `json:"spares,omitempty"`
 	BGPPeers []peerJSON       `json:"bgpPeers"`
 	// Mesh is what the node-to-node mesh is after the last step, On or Off.
-	Mesh  string                `json:"mesh"`
-	Steps []routereflector.Step `json:"steps"`
+	Mesh  string              `json:"mesh"`
+	Steps []v1alpha1.PlanStep `json:"steps"`
 	// More reports that further steps follow these: a plan lists no more than the first writes to clients.
 	More      bool                     `json:"more,omitempty"`
 	Waiting   string                   `json:"waiting,omitempty"`
@@ -112,13 +112,7 @@ func (p Preview) clients() int {
 func (p Preview) mesh() string {
 	on := p.World.Mesh.On
 	for _, s := range p.Plan.Steps {
-		switch s.Kind {
-		case routereflector.MeshOn:
-			on = true
-		case routereflector.MeshOff:
-			on = false
-		default:
-		}
+		on = routereflector.Is[routereflector.MeshOn](s) || on && !routereflector.Is[routereflector.MeshOff](s)
 	}
 	if on {
 		return "On"
@@ -130,7 +124,7 @@ func (p Preview) mesh() string {
 func (p Preview) Document() Document {
 	j := Document{
 		Topology: p.World.Topology.Name, Mode: string(p.Plan.Mode), Hash: p.Plan.Hash, Groups: []groupJSON{}, Reflectors: p.Plan.Reflectors, Spares: p.Plan.Spares, BGPPeers: []peerJSON{},
-		Mesh: p.mesh(), Steps: p.Plan.Steps, More: p.Plan.More, Waiting: p.Plan.Waiting, Refusals: p.Plan.Refusals, Notes: routereflector.Messages(p.Plan.Notes), Checks: p.Plan.Target,
+		Mesh: p.mesh(), Steps: []v1alpha1.PlanStep{}, More: p.Plan.More, Waiting: p.Plan.Waiting, Refusals: p.Plan.Refusals, Notes: routereflector.Messages(p.Plan.Notes), Checks: p.Plan.Target,
 	}
 	if p.deep() {
 		for _, g := range p.Plan.Groups {
@@ -142,8 +136,8 @@ func (p Preview) Document() Document {
 	if j.Reflectors == nil {
 		j.Reflectors = []routereflector.Reflector{}
 	}
-	if j.Steps == nil {
-		j.Steps = []routereflector.Step{}
+	for _, s := range p.Plan.Steps {
+		j.Steps = append(j.Steps, routereflector.Shown(s))
 	}
 	for _, peer := range p.Plan.Peers {
 		j.BGPPeers = append(j.BGPPeers, peerJSON{peer.Name, peer.NodeSelector, peer.PeerSelector})

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
 	"github.com/mooring-dev/mooring/lab/internal/bgp/scenario"
@@ -144,27 +143,27 @@ func killed(l *lab) {
 	judge(l.t, r)
 }
 
+// The kinds of changes of roles.
+const promote, demote = "Promote", "Demote"
+
 // expected are the kinds of the steps of each scenario, sorted, and how many reflectors there are at its end.
-func expected(name string) (kinds []routereflector.Kind, reflectors int) {
-	const (
-		ensure, remove, promote, demote = routereflector.EnsurePeer, routereflector.RemovePeer, routereflector.Promote, routereflector.Demote
-		off, on                         = routereflector.MeshOff, routereflector.MeshOn
-	)
+func expected(name string) (kinds []string, reflectors int) {
+	const ensure, remove, off, on = "EnsurePeer", "RemovePeer", "MeshOff", "MeshOn"
 	switch name {
 	case scenario.Enable:
-		return []routereflector.Kind{ensure, ensure, off, promote, promote}, scenario.Redundancy
+		return []string{ensure, ensure, off, promote, promote}, scenario.Redundancy
 	case scenario.Steady:
 		return nil, scenario.Redundancy
 	case scenario.ReplaceOne:
-		return []routereflector.Kind{demote, promote}, scenario.Redundancy
+		return []string{demote, promote}, scenario.Redundancy
 	case scenario.ReplaceAll:
-		return []routereflector.Kind{demote, demote, promote, promote}, scenario.Redundancy
+		return []string{demote, demote, promote, promote}, scenario.Redundancy
 	case scenario.Grow:
-		return []routereflector.Kind{promote, promote}, scenario.Grown
+		return []string{promote, promote}, scenario.Grown
 	case scenario.Shrink:
-		return []routereflector.Kind{demote, demote}, scenario.Redundancy
+		return []string{demote, demote}, scenario.Redundancy
 	case scenario.Disable:
-		return []routereflector.Kind{demote, demote, on, remove, remove}, 0
+		return []string{demote, demote, on, remove, remove}, 0
 	}
 	return nil, 0
 }
@@ -183,7 +182,7 @@ func judge(t *testing.T, r scenario.Result) {
 		}
 	}
 	kinds, reflectors := expected(r.Scenario)
-	var did []routereflector.Kind
+	var did []string
 	for _, c := range r.Changes {
 		did = append(did, c.Kind)
 	}
@@ -217,13 +216,13 @@ func judgeChange(t *testing.T, r scenario.Result, i int, c scenario.Change) {
 	switch {
 	case c.Kind == scenario.Torn:
 		t.Errorf("step %d, %s: label and cluster ID did not change in one write", i, c.Object)
-	case c.Kind == routereflector.Demote && r.Scenario == scenario.Disable:
+	case c.Kind == demote && r.Scenario == scenario.Disable:
 		if lacking := lack(c.Members, func(string) bool { return false }); !c.MeshOn || len(c.Members) < sampled || len(lacking) > 0 {
 			t.Errorf("step %d, Demote %s: mesh on: %v, said by %v, not whole by %v; want a whole mesh by %d", i, c.Node, c.MeshOn, c.Members, lacking, sampled)
 		}
-	case c.Kind == routereflector.Promote || c.Kind == routereflector.Demote || c.Kind == routereflector.MeshOff:
+	case c.Kind == promote || c.Kind == demote || c.Kind == "MeshOff":
 		// Nobody relies on a reflector that leaves as well.
-		leaves := func(node string) bool { return c.Kind == routereflector.Demote && !slices.Contains(r.Reflectors, node) }
+		leaves := func(node string) bool { return c.Kind == demote && !slices.Contains(r.Reflectors, node) }
 		if lacking := lack(c.Reflectors, leaves); len(lacking) > 0 {
 			t.Errorf("step %d, %s %s: of these reflectors not all sessions had been seen before: %v", i, c.Kind, c.Object, lacking)
 		}
@@ -236,7 +235,7 @@ func judgeChange(t *testing.T, r scenario.Result, i int, c scenario.Change) {
 		if least := scenario.Redundancy - 1; !c.MeshOn && stay < least {
 			t.Errorf("step %d, %s %s: %d established reflectors are left; want %d", i, c.Kind, c.Object, stay, least)
 		}
-		if c.Kind == routereflector.MeshOff && stay < scenario.Redundancy {
+		if c.Kind == "MeshOff" && stay < scenario.Redundancy {
 			t.Errorf("step %d: the mesh went off with %d established reflectors; want %d", i, stay, scenario.Redundancy)
 		}
 	}

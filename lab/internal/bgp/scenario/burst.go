@@ -41,8 +41,8 @@ func (r *run) burst(ctx context.Context, wanted *v1alpha1.RouteReflectorTopology
 		return fmt.Errorf("the planner refuses: %s", p.Refusals[0].Message)
 	}
 	for _, step := range p.Steps {
-		if err := r.apply(ctx, w.Topology, configuration, step); err != nil {
-			return fmt.Errorf("%s %s: %w", step.Kind, step.Object, err)
+		if err := r.apply(ctx, configuration, step); err != nil {
+			return fmt.Errorf("%s %s: %w", routereflector.Kind(step), step.What().Object, err)
 		}
 	}
 	return nil
@@ -127,44 +127,41 @@ func (c *cluster) observe(ctx context.Context, t *v1alpha1.RouteReflectorTopolog
 }
 
 // apply does one step. Nodes, which change by themselves, are written without their version: the control is to fail by its haste alone.
-func (c *cluster) apply(ctx context.Context, t v1alpha1.RouteReflectorTopology, have *calicov3.BGPConfiguration, s routereflector.Step) error {
-	switch s.Kind {
+func (c *cluster) apply(ctx context.Context, have *calicov3.BGPConfiguration, s routereflector.Step) error {
+	switch s := s.(type) {
 	case routereflector.EnsurePeer:
 		if s.UID == "" {
 			return c.calico.CreatePeer(ctx, s.Peer)
 		}
 		return c.calico.UpdatePeer(ctx, s.Peer, s.UID, s.ResourceVersion)
 	case routereflector.RemovePeer:
-		return c.calico.DeletePeer(ctx, s.Peer.Name, s.UID, s.ResourceVersion)
+		return c.calico.DeletePeer(ctx, s.Name, s.UID, s.ResourceVersion)
 	case routereflector.RetirePeer:
-		return c.calico.DeletePeer(ctx, s.Peer.Name, s.UID, s.ResourceVersion)
-	case routereflector.Promote, routereflector.Adopt:
-		return c.setRole(ctx, s, t.Name, cmp.Or(s.ClusterID, t.Spec.ClusterID))
-	case routereflector.Demote:
-		return c.setRole(ctx, s, nil, nil)
-	case routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
-		return c.patchNode(ctx, s, map[string]any{"uid": s.UID, "labels": s.NodeLabels})
-	case routereflector.MeshOn, routereflector.MeshOff:
-		return c.calico.SetMesh(ctx, have, s.Kind == routereflector.MeshOn)
+		return c.calico.DeletePeer(ctx, s.Name, s.UID, s.ResourceVersion)
+	case routereflector.MeshOn:
+		return c.calico.SetMesh(ctx, have, true)
+	case routereflector.MeshOff:
+		return c.calico.SetMesh(ctx, have, false)
+	case routereflector.Promote, routereflector.Adopt, routereflector.Demote,
+		routereflector.Assign, routereflector.Join, routereflector.Leave, routereflector.Release:
 	}
-	return nil
+	return c.patchNode(ctx, s)
 }
 
-// setRole writes label and cluster ID at once; nil removes them.
-func (c *cluster) setRole(ctx context.Context, s routereflector.Step, label, clusterID any) error {
-	labels := map[string]any{v1alpha1.ReflectorLabel: label}
-	for key, value := range s.NodeLabels {
-		labels[key] = value
+// patchNode writes labels and cluster ID at once.
+func (c *cluster) patchNode(ctx context.Context, s routereflector.Step) error {
+	change, id := s.Change()
+	metadata := map[string]any{"uid": change.UID, "labels": change.Labels}
+	if id != nil {
+		annotation := id
+		if *id == "" {
+			annotation = nil // which removes it
+		}
+		metadata["annotations"] = map[string]*string{routereflector.ClusterIDAnnotation: annotation}
 	}
-	return c.patchNode(ctx, s, map[string]any{
-		"uid": s.UID, "labels": labels, "annotations": map[string]any{routereflector.ClusterIDAnnotation: clusterID},
-	})
-}
-
-func (c *cluster) patchNode(ctx context.Context, s routereflector.Step, metadata map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	return c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Node}}, client.RawPatch(types.MergePatchType, patch))
+	return c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: change.Name}}, client.RawPatch(types.MergePatchType, patch))
 }

@@ -22,14 +22,14 @@ import (
 )
 
 // Torn is the kind of a change of a Node in which label and cluster ID did not come or go together. There must be none: between the two the
-// node's sessions are of one kind by the label and of another by the ID. The other kinds are those of routereflector.Kind.
-const Torn routereflector.Kind = "Torn"
+// node's sessions are of one kind by the label and of another by the ID. The other kinds are those of steps, as routereflector.Kind names them.
+const Torn = "Torn"
 
 // Change is one write to the role of a Node, to a BGPPeer of the topology or to the switch of the mesh, as the API server told of it.
 type Change struct {
 	// At is since the topology was written.
-	At   probe.Milliseconds  `json:"atMs"`
-	Kind routereflector.Kind `json:"kind"`
+	At   probe.Milliseconds `json:"atMs"`
+	Kind string             `json:"kind"`
 	// Object is what was written, as Kind/name.
 	Object string `json:"object"`
 	// Reason is the one that the topology's status gave for it, "" if none.
@@ -167,15 +167,15 @@ func memberFrom(n *corev1.Node) member {
 }
 
 // turn is the kind of a change of roles, "" for none.
-func turn(was, is member) routereflector.Kind {
+func turn(was, is member) string {
 	wasNone, isNone := was.label == "" && was.clusterID == "", is.label == "" && is.clusterID == ""
 	switch {
 	case was.label == is.label && was.clusterID == is.clusterID:
 		return ""
 	case wasNone && is.label != "" && is.clusterID != "":
-		return routereflector.Promote
+		return routereflector.Kind(routereflector.Promote{})
 	case was.label != "" && was.clusterID != "" && isNone:
-		return routereflector.Demote
+		return routereflector.Kind(routereflector.Demote{})
 	}
 	return Torn
 }
@@ -185,9 +185,9 @@ func (l *ledger) takePeer(o observation, p *calicov3.BGPPeer) {
 	if o.initial || p.Labels[v1alpha1.TopologyLabel] != l.topology {
 		return
 	}
-	kind := routereflector.EnsurePeer
+	kind := routereflector.Kind(routereflector.EnsurePeer{})
 	if o.deleted {
-		kind = routereflector.RemovePeer
+		kind = routereflector.Kind(routereflector.RemovePeer{})
 	}
 	l.change(o, kind, "BGPPeer/"+p.Name, "")
 	l.peered = o.version
@@ -202,9 +202,9 @@ func (l *ledger) takeConfiguration(o observation, c *calicov3.BGPConfiguration) 
 		c = nil // without the object the mesh is on
 	}
 	on := routereflector.MeshFrom(c).On
-	kind := routereflector.MeshOff
+	kind := routereflector.Kind(routereflector.MeshOff{})
 	if on {
-		kind = routereflector.MeshOn
+		kind = routereflector.Kind(routereflector.MeshOn{})
 	}
 	if on != l.meshOn && !o.initial {
 		l.change(o, kind, "BGPConfiguration/default", "")
@@ -285,8 +285,8 @@ func (l *ledger) takeTopology(o observation, t *v1alpha1.RouteReflectorTopology)
 }
 
 // change enters a change with what had been seen before it.
-func (l *ledger) change(o observation, kind routereflector.Kind, object, node string) {
-	c := Change{At: probe.Milliseconds(o.at), Kind: kind, Object: object, Node: node, MeshOn: l.meshOn, Reason: l.reasons[string(kind)+" "+object]}
+func (l *ledger) change(o observation, kind, object, node string) {
+	c := Change{At: probe.Milliseconds(o.at), Kind: kind, Object: object, Node: node, MeshOn: l.meshOn, Reason: l.reasons[kind+" "+object]}
 	for _, name := range sortedKeys(l.nodes) {
 		said := l.answers[name]
 		switch {
