@@ -84,16 +84,19 @@ func TestAnyHierarchy(t *testing.T) {
 }
 
 // Clients that come or go change no label of anybody else, ever, as long as the number of groups stays and each has
-// one: neither those who come where the open group has no room for all of them, nor those who go and leave groups of
+// a client, since one without any is new and gets its share: neither those who come where the open group has no room for all of them, nor those who go and leave groups of
 // different sizes behind. One that comes has paths before any write, and costs one at most.
 func TestNobodyElseIsReshuffled(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
 		w, _ := arrive(t, inTheEnd(limited(rapid.IntRange(16, 24).Draw(t, "nodes"), 3, 9)), nil)
 		for i := range rapid.IntRange(1, 4).Draw(t, "changes") {
-			before, fresh := map[string]map[string]string{}, []string{}
+			before, fresh, populated := map[string]map[string]string{}, []string{}, map[int]bool{}
 			for _, n := range w.Nodes {
 				before[n.Name] = maps.Clone(n.Labels)
+				if in, _ := n.Membership(); n.IsClient(&w.Topology) {
+					populated[in] = true
+				}
 			}
 			groups, count := len(w.PresentGroups()), rapid.SampledFrom([]int{1, 1, 2, 6}).Draw(t, "how many")
 			if rapid.Bool().Draw(t, "go") {
@@ -115,7 +118,7 @@ func TestNobodyElseIsReshuffled(t *testing.T) {
 			}
 			var done []rr.Step
 			w, done = arrive(t, w, guarded(t, 1))
-			if len(w.PresentGroups()) != groups {
+			if len(w.PresentGroups()) != groups || len(populated) != groups {
 				continue
 			}
 			peers := slices.DeleteFunc(slices.Clone(done), func(s rr.Step) bool { return s.Node() != "" })
