@@ -71,7 +71,7 @@ func Loads() map[string]Load {
 		"list":              calls(pb.KV_Range_FullMethodName, func(int64) proto.Message { return all }),
 		"list, given up":    givenUp(pb.KV_Range_FullMethodName, all),
 		"list, unread":      unread(pb.KV_Range_FullMethodName, all),
-		"stream":            streams(pb.KV_RangeStream_FullMethodName, all),
+		"stream":            calls(pb.KV_RangeStream_FullMethodName, func(int64) proto.Message { return all }),
 		"stream, unread":    unread(pb.KV_RangeStream_FullMethodName, all),
 		"put":               calls(pb.KV_Put_FullMethodName, func(n int64) proto.Message { return &pb.PutRequest{Key: fmt.Appendf(nil, "put/%d", n%1000)} }),
 		"overwrite":         calls(pb.KV_Put_FullMethodName, func(int64) proto.Message { return &pb.PutRequest{Key: []byte("one"), Value: make([]byte, 900<<10)} }),
@@ -84,7 +84,7 @@ func Loads() map[string]Load {
 		"lease ttl":         calls(pb.Lease_LeaseTimeToLive_FullMethodName, func(int64) proto.Message { return &pb.LeaseTimeToLiveRequest{ID: 1, Keys: true} }),
 		"leases":            calls(pb.Lease_LeaseLeases_FullMethodName, func(int64) proto.Message { return &pb.LeaseLeasesRequest{} }),
 		"keep-alive":        messages(pb.Lease_LeaseKeepAlive_FullMethodName, &pb.LeaseKeepAliveRequest{ID: 1}),
-		"keep-alive stream": streams(pb.Lease_LeaseKeepAlive_FullMethodName, &pb.LeaseKeepAliveRequest{ID: 1}),
+		"keep-alive stream": calls(pb.Lease_LeaseKeepAlive_FullMethodName, func(int64) proto.Message { return &pb.LeaseKeepAliveRequest{ID: 1} }),
 		"watch":             messages(pb.Watch_Watch_FullMethodName, watchOf("data/")),
 		"watch stream":      givenUp(pb.Watch_Watch_FullMethodName, watchOf("data/")),
 		"status":            calls(pb.Maintenance_Status_FullMethodName, func(int64) proto.Message { return &pb.StatusRequest{} }),
@@ -124,9 +124,11 @@ func repeated(once func(ctx context.Context, conn *grpc.ClientConn, n int64)) Lo
 	}
 }
 
-// calls makes unary calls.
+// calls makes calls and reads them to their end.
 func calls(method string, request func(n int64) proto.Message) Load {
-	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) { _ = begin(ctx, conn, method, request(n), 1) })
+	return repeated(func(ctx context.Context, conn *grpc.ClientConn, n int64) {
+		_ = begin(ctx, conn, method, request(n), true)
+	})
 }
 
 // givenUp makes calls that are given up a moment later. After a large one it makes a small one and waits: gRPC holds what it has not yet written
@@ -136,16 +138,9 @@ func givenUp(method string, request proto.Message) Load {
 	return repeated(func(all context.Context, conn *grpc.ClientConn, n int64) {
 		ctx, cancel := context.WithTimeout(all, time.Duration(n%20)*100*time.Microsecond)
 		defer cancel()
-		if _ = begin(ctx, conn, method, request, 1); large {
-			_ = begin(all, conn, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("small/0000")}, 1)
+		if _ = begin(ctx, conn, method, request, true); large {
+			_ = begin(all, conn, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte("small/0000")}, true)
 		}
-	})
-}
-
-// streams makes streaming calls and reads them to their end.
-func streams(method string, request proto.Message) Load {
-	return repeated(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
-		_ = begin(ctx, conn, method, request, 1<<30)
 	})
 }
 
@@ -154,7 +149,7 @@ func unread(method string, request proto.Message) Load {
 	return repeated(func(ctx context.Context, conn *grpc.ClientConn, _ int64) {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		_ = begin(ctx, conn, method, request, 0)
+		_ = begin(ctx, conn, method, request, false)
 		<-ctx.Done()
 	})
 }
@@ -178,8 +173,8 @@ func messages(method string, message proto.Message) Load {
 	})
 }
 
-// begin makes a call and reads up to most messages. The answers are read as if they were other messages: nobody wants to know what is in them.
-func begin(ctx context.Context, conn *grpc.ClientConn, method string, request proto.Message, most int) error {
+// begin makes a call, and reads it to its end if it is to. The answers are read as if they were other messages: nobody wants to know what is in them.
+func begin(ctx context.Context, conn *grpc.ClientConn, method string, request proto.Message, read bool) error {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		return err
@@ -187,18 +182,16 @@ func begin(ctx context.Context, conn *grpc.ClientConn, method string, request pr
 	if err := stream.SendMsg(request); err != nil {
 		return err
 	}
-	if err := stream.CloseSend(); err != nil {
+	if err := stream.CloseSend(); err != nil || !read {
 		return err
 	}
-	for range most {
-		if err := stream.RecvMsg(&pb.CompactionResponse{}); err != nil {
-			if status.Code(err) == codes.ResourceExhausted { // refused: a moment, as the refusal says
-				pause, cancel := context.WithTimeout(ctx, time.Millisecond)
-				defer cancel()
-				<-pause.Done()
-			}
-			return err
-		}
+	for err == nil { // to its end: gRPC holds a stream until then
+		err = stream.RecvMsg(&pb.CompactionResponse{})
 	}
-	return nil
+	if status.Code(err) == codes.ResourceExhausted { // refused: a moment, as the refusal says
+		pause, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		<-pause.Done()
+	}
+	return err
 }
