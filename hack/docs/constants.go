@@ -4,12 +4,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -103,7 +105,7 @@ func said(spec *ast.ValueSpec, name string) string {
 	return text
 }
 
-// valuesOf are the values of all constants of a type, in the code's order.
+// valuesOf are the values of all constants of a type, or the names of all kinds of a sum type, in the code's order.
 func valuesOf(root, folder, kind string) ([]string, error) {
 	all, err := constants(root, folder)
 	if err != nil {
@@ -116,7 +118,40 @@ func valuesOf(root, folder, kind string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no constant of type %s in %s", kind, folder)
+		out, err = kindsOf(root, folder, kind)
+	}
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("no constant and no kind of type %s in %s", kind, folder)
+	}
+	return out, err
+}
+
+// kindsOf are the names of the kinds of a sum type: in its file, the structs that embed what all have and say what they are (String).
+func kindsOf(root, folder, sum string) (out []string, err error) {
+	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.go"))
+	for _, path := range paths {
+		file, parseErr := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err = errors.Join(err, parseErr); err != nil {
+			return nil, err
+		}
+		structs, says, declared := []string(nil), map[string]bool{}, false
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				declared = declared || n.Name.Name == sum
+				if s, is := n.Type.(*ast.StructType); is && len(s.Fields.List) > 0 && len(s.Fields.List[0].Names) == 0 {
+					structs = append(structs, n.Name.Name)
+				}
+			case *ast.FuncDecl:
+				if n.Recv != nil && n.Name.Name == "String" {
+					says[fmt.Sprint(n.Recv.List[0].Type)] = true
+				}
+			}
+			return true
+		})
+		if declared {
+			out = slices.DeleteFunc(structs, func(name string) bool { return !says[name] })
+		}
 	}
 	return out, nil
 }

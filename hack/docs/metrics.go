@@ -201,12 +201,12 @@ func programs() []program {
 	}
 }
 
-// labelTypes are the types of the code whose constants are the values of a label.
+// labelTypes are the types of the code whose constants, or whose kinds, are the values of a label.
 func labelTypes() map[string]struct{ folder, kind string } {
 	return map[string]struct{ folder, kind string }{
 		"mooring_nodesync_refusals gate":                            {"internal/nodesync", "Gate"},
 		"mooring_routereflector_phase phase":                        {"api/bgp/v1alpha1", "Phase"},
-		"mooring_routereflector_step_duration_seconds kind":         {"internal/routereflector", "Kind"},
+		"mooring_routereflector_step_duration_seconds kind":         {"internal/routereflector", "Step"},
 		"mooring_digitalocean_token_healthy reason":                 {"internal/docloud/instance", "TokenReason"},
 		"mooring_digitalocean_api_requests_held_total reason":       {"internal/docloud/budget", "Reason"},
 		"mooring_digitalocean_nodes_existence_unknown reason":       {"internal/docloud/instance", "Reason"},
