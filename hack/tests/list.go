@@ -39,7 +39,7 @@ func campaigns() []string {
 	return []string{
 		"internal/etcdstorage/controller", "internal/nodesync/controller", "internal/routereflector/controller",
 		"internal/docloud/provider/simulated",
-		"test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
+		"test/contract/digitalocean", "test/contract/etcdstorage/fidelity", "test/contract/etcdstorage/isolation",
 	}
 }
 

@@ -246,7 +246,10 @@ func (r runner) test(ctx context.Context, g group) error {
 	}
 	args = append(args, "--")
 	// make lint runs vet on all packages.
-	args = append(args, "-p", strconv.Itoa(g.parallel()), "-parallel", "4", "-timeout", "60m", "-vet=off", "-exec", r.exec(), "-toolexec", r.toolexec())
+	args = append(args, "-p", strconv.Itoa(g.parallel()), "-parallel", "4", "-timeout", "60m", "-vet=off", "-exec", r.exec())
+	if !again { // a clone that is used once links once
+		args = append(args, "-toolexec", r.toolexec())
+	}
 	args = append(append(args, g.flags...), r.flags...)
 	for _, p := range g.packages {
 		if !again { // gotestsum has them already

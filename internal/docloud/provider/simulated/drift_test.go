@@ -104,7 +104,7 @@ func TestDriftCostsNoMoreCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := settled(t, 1000, 50)
 		defer b.stop()
-		hours := cases.Number(t, 1, 3, 3)
+		hours := cases.Number(t, 1, 1, 3)
 		stats := b.spent(func() { elapse(time.Duration(hours) * time.Hour) })
 		calls := stats.Total - stats.Count("GET /v2/firewalls/{firewall_id}")
 		t.Logf("%d calls in %d hours without those for the firewall, %d an hour before: %v",

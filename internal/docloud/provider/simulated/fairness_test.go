@@ -73,8 +73,8 @@ func othersTimes(t *testing.T, hostile bool) (waited waits, calls int) {
 			b.set("others", "others", "7")
 			b.serve("making", 3, others)
 			b.remove("others", "leaving")
-			// A change is tried for as long as others wait, CI for five minutes.
-			for all := cases.Number(t, 1, 600, 600); all > 0 || len(waited) < 4 && time.Since(begun) < 5*time.Minute; all-- {
+			// A change is tried for as long as others wait, CI for half a minute more, the night for five minutes.
+			for all := cases.Number(t, 1, 60, 600); all > 0 || len(waited) < 4 && time.Since(begun) < 5*time.Minute; all-- {
 				for what, done := range b.done() {
 					if _, before := waited[what]; done && !before {
 						waited[what] = time.Since(begun)

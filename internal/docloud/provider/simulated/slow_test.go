@@ -164,7 +164,7 @@ func TestRenewalsAtAnyMomentMakeNoWrites(t *testing.T) {
 		b.process.kill()
 		b.process.ended()
 		b.start(death{})
-		hours := cases.Number(t, 4, 24, 24)
+		hours := cases.Number(t, 4, 8, 24)
 		for end := time.Now().Add(time.Duration(hours) * time.Hour); time.Now().Before(end); {
 			select {
 			case wait := <-moments:
