@@ -54,7 +54,7 @@ help: ## Show this list.
 lab: bin/lab demo-binaries ## Build the lab, start a real cluster on this machine and show Mooring at work in it.
 	@bin/lab demo
 
-test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build $(RUNNER) bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 16 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
+test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build $(RUNNER) bin/csi-sanity ## Test both modules against a real etcd and kube-apiserver: 6 to 16 minutes (RACE=1: with the race detector, MOORING_CASES=ci: more cases).
 	@go run ./hack/tests unit $(if $(RACE),-race)
 
 ##@ More tests
