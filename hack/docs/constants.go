@@ -126,7 +126,8 @@ func valuesOf(root, folder, kind string) ([]string, error) {
 	return out, err
 }
 
-// kindsOf are the names of the kinds of a sum type: in its file, the structs that embed what all have and say what they are (String).
+// kindsOf are the names of the kinds of a sum type: in its file, the structs that embed what all have and say what they
+// are (String).
 func kindsOf(root, folder, sum string) (out []string, err error) {
 	paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.go"))
 	for _, path := range paths {

@@ -3,12 +3,14 @@
 
 // Command linkcache keeps what the linker has made: `go test -toolexec "linkcache FOLDER"`.
 //
-// The go command caches compiled packages and results of tests. Whatever has no result in its cache, it links: all test binaries with each
-// seed, and so with each commit. One that links client-go takes seconds of CPU, and there are a hundred of them.
+// The go command caches compiled packages and results of tests. Whatever has no result in its cache, it links: all test
+// binaries with each seed, and so with each commit. One that links client-go takes seconds of CPU, and there are a hundred
+// of them.
 //
-// The key is the first part of the linker's flag -buildid, by which the go command itself decides whether a program that it finds at -o is up to date
-// (buildActionID of cmd/go/internal/work/buildid.go): it is made of the flags, of the tools and of the contents of all packages. FOLDER has a folder for each
-// package, and that the last program that was linked for it. All other tools run as they would without this program.
+// The key is the first part of the linker's flag -buildid, by which the go command itself decides whether a program that it
+// finds at -o is up to date (buildActionID of cmd/go/internal/work/buildid.go): it is made of the flags, of the tools and of
+// the contents of all packages. FOLDER has a folder for each package, and that the last program that was linked for it. All
+// other tools run as they would without this program.
 package main
 
 import (
@@ -83,7 +85,8 @@ func parse(tool []string) (made program, ok bool) {
 	return made, made.path != "" && made.key != "" && os.Getenv("TOOLEXEC_IMPORTPATH") != ""
 }
 
-// keep puts a copy of the program in its folder, in place of what was there. One that cannot be kept is linked again the next time.
+// keep puts a copy of the program in its folder, in place of what was there. One that cannot be kept is linked again the
+// next time.
 func keep(path, kept string) {
 	folder := filepath.Dir(kept)
 	if os.RemoveAll(folder) != nil || os.MkdirAll(folder, 0o755) != nil {

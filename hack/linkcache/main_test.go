@@ -35,7 +35,8 @@ func (m module) write(t *testing.T, name, content string) {
 func (m module) build(t *testing.T, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	args := append([]string{"build", "-toolexec", filepath.Join(m.folder, "linkcache") + " " + m.cache, "-o", program}, flags...)
+	toolexec := filepath.Join(m.folder, "linkcache") + " " + m.cache
+	args := append([]string{"build", "-toolexec", toolexec, "-o", program}, flags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, ".")...)
 	cmd.Dir = m.folder
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -93,7 +94,8 @@ func TestWhatChangedIsLinked(t *testing.T) {
 func TestFailuresAreTheLinkersOwn(t *testing.T) {
 	t.Parallel()
 	m := newModule(t)
-	m.write(t, "word.go", "package main\n\nimport _ \"unsafe\"\n\nvar word = missing()\n\n//go:linkname missing example.missing\nfunc missing() string\n")
+	m.write(t, "word.go", "package main\n\nimport _ \"unsafe\"\n\nvar word = missing()\n\n"+
+		"//go:linkname missing example.missing\nfunc missing() string\n")
 	m.write(t, "empty.s", "")
 	if got := m.build(t); !strings.Contains(got, "missing") || strings.Contains(got, "linkcache:") {
 		t.Errorf("the build says %q", got)

@@ -208,10 +208,11 @@ func split(module string, all []testPackage) []group {
 	return []group{with, without}
 }
 
-// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for processes: of two processors
-// three packages used two thirds, and five nine tenths. Many more than six do not help: each has an API server and an etcd that cost as long as
-// they run, and on a slow machine that was half of all. Those of the lab run one at a time: networks of machines, whose packets are counted, need
-// the processors, and test binaries that link Kubernetes' servers a gigabyte of memory each.
+// parallel is how many packages of a group run at a time; in a package it is four tests. Most unit tests wait for
+// processes: of two processors three packages used two thirds, and five nine tenths. Many more than six do not help: each
+// has an API server and an etcd that cost as long as they run, and on a slow machine that was half of all. Those of the lab
+// run one at a time: networks of machines, whose packets are counted, need the processors, and test binaries that link
+// Kubernetes' servers a gigabyte of memory each.
 func (g group) parallel() int {
 	processors := max(2, runtime.NumCPU())
 	switch {
@@ -297,7 +298,8 @@ func (r runner) exec() string {
 
 // toolexec is what go test runs the compiler and the linker with.
 func (r runner) toolexec() string {
-	return strconv.Quote(filepath.Join(r.root, "bin", "linkcache")) + " " + strconv.Quote(filepath.Join(r.root, "bin", "links"))
+	bin := filepath.Join(r.root, "bin")
+	return strconv.Quote(filepath.Join(bin, "linkcache")) + " " + strconv.Quote(filepath.Join(bin, "links"))
 }
 
 // clean removes what the last run recorded. Packages whose result go test has cached are not run and cost nothing.

@@ -173,7 +173,8 @@ func messages(method string, message proto.Message) Load {
 	})
 }
 
-// begin makes a call, and reads it to its end if it is to. The answers are read as if they were other messages: nobody wants to know what is in them.
+// begin makes a call, and reads it to its end if it is to. The responses are read as if they were other messages: what is
+// in them does not matter.
 func begin(ctx context.Context, conn *grpc.ClientConn, method string, request proto.Message, read bool) error {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
