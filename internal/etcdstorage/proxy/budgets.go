@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -116,9 +117,10 @@ type budgets struct {
 	keeps    bucket
 	messages bucket
 
-	mu    sync.Mutex
-	units *quota.Budget // nil bounds nothing; mu guards what is in it
-	shown float64       // the most units that were spent at any time, for a metric that never falls
+	mu     sync.Mutex
+	units  *quota.Budget // nil bounds nothing; mu guards what is in it
+	others quota.Others
+	shown  float64 // the most units that were spent at any time, for a metric that never falls
 }
 
 // spent is how many units the tenant has used.
@@ -141,6 +143,56 @@ func (b *budgets) demand(whole float64) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.units.Demand(clock(), whole)
+}
+
+// alone tells the budget whether anybody else uses the core; the caller holds its lock, so that no own write is known
+// that is above the revision.
+func (p *Proxy) alone(now time.Time) {
+	b := &p.budgets
+	alone := b.others.Alone(now, p.past.Load().highest.Load(), p.replicas.expiry)
+	b.units.SetAlone(now, alone)
+	p.metrics.alone.Set(map[bool]float64{true: 1}[alone])
+}
+
+// followed notes the tenant's writes that a watch of its keys or records brought, and returns the revision of the last:
+// those up to last were noted before.
+func (p *Proxy) followed(of *past, answer *etcdserverpb.WatchResponse, last int64) int64 {
+	of.see(wireHeader(answer.Header)) // first: Others must not be told of own writes above what was seen
+	own := int64(0)
+	for _, event := range answer.Events {
+		if event.Kv.ModRevision > last {
+			own, last = own+1, event.Kv.ModRevision
+		}
+	}
+	p.written(own)
+	return last
+}
+
+// written notes own writes, and returns how many there were since they are counted.
+func (p *Proxy) written(revisions int64) int64 {
+	b := &p.budgets
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.units == nil {
+		return 0
+	}
+	b.others.Own(revisions)
+	p.alone(clock())
+	return b.others.Written()
+}
+
+// begin counts the tenant's writes above a revision.
+func (b *budgets) begin(revision int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.others.Begin(clock(), revision)
+}
+
+// forget counts them no more.
+func (b *budgets) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.others.Forget()
 }
 
 // queued notes that a request has waited for a seat since some time.
@@ -181,7 +233,7 @@ func (p *Proxy) take(work quota.Work, class quota.Class) (wait time.Duration, er
 	if class == quota.Large {
 		most = longestList
 	}
-	wait, ok := p.budgets.take(work, class, most)
+	wait, ok := p.takeWithin(work, class, most)
 	if !ok {
 		return 0, p.refuse(limitRate, wait)
 	}
@@ -191,11 +243,14 @@ func (p *Proxy) take(work quota.Work, class quota.Class) (wait time.Duration, er
 	return wait, nil
 }
 
-func (b *budgets) take(work quota.Work, class quota.Class, most time.Duration) (time.Duration, bool) {
+func (p *Proxy) takeWithin(work quota.Work, class quota.Class, most time.Duration) (time.Duration, bool) {
 	now := clock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.units.Take(now, work.Units(), class, most)
+	p.budgets.mu.Lock()
+	defer p.budgets.mu.Unlock()
+	if class == quota.Large {
+		p.alone(now)
+	}
+	return p.budgets.units.Take(now, work.Units(), class, most)
 }
 
 // overdue is how long a small request must wait that has its seat now, after those before it were corrected.
@@ -220,7 +275,7 @@ func (p *Proxy) await(ctx context.Context, work quota.Work) error {
 	if p.budgets.units == nil {
 		return nil
 	}
-	wait, _ := p.budgets.take(work, quota.Large, math.MaxInt64)
+	wait, _ := p.takeWithin(work, quota.Large, math.MaxInt64)
 	return awaited(ctx, wait, p.metrics.waited(limitRate).Inc)
 }
 

@@ -59,6 +59,8 @@ type ledger struct {
 	newest int64 // reservation
 	before int64 // the newest reservation when the keys were counted last
 	until  int64 // revision of the newest write that was let in by an earlier book
+
+	own int64 // revision of the newest write that was counted as the tenant's
 }
 
 func newLedger(p *Proxy) *ledger {
@@ -155,6 +157,7 @@ func (l *ledger) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answered, l.until, l.counted = 0, 0, false
+	l.p.budgets.forget()
 	l.shut()
 }
 
@@ -361,6 +364,8 @@ func (l *ledger) takeOver(book *quota.Ledger, of *past) error {
 	l.book.Replace(book, time.Now()) //nolint:forbidigo // how long ago; no decision about data
 	l.history.forget()               // a watch that lost its place lost it to a compaction, which all that it had seen went with
 	l.counts, l.before, l.counted = l.counts+1, l.newest, true
+	l.own = l.book.Revision()
+	l.p.budgets.begin(l.own)
 	l.until = l.answered
 	if l.book.Revision() < l.until {
 		l.shut()
@@ -385,18 +390,18 @@ func (l *ledger) watch(ctx context.Context, of *past) (began bool, err error) {
 		case answer.CompactRevision > 0:
 			return errRecount
 		case !answer.Canceled:
-			of.see(wireHeader(answer.Header))
-			l.follow(answer)
+			l.follow(of, answer)
 		}
 		return nil
 	})
 }
 
 // follow takes over what a watch brought. A fragment of a revision does not yet bring the ledger to it: the rest would be lost with the stream.
-func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
+func (l *ledger) follow(of *past, answer *etcdserverpb.WatchResponse) {
 	prefix := len(l.p.cfg.Tenant.Prefix.String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.own = l.p.followed(of, answer, l.own)
 	for _, event := range answer.Events {
 		if event.Type == mvccpb.Event_DELETE {
 			l.book.Delete(event.Kv.Key[prefix:])

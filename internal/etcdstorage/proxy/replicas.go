@@ -27,6 +27,9 @@ import (
 // replicas of another version read it.
 const replicaRecord = "/replicas/"
 
+// readRecord is where replicas leave word that their tenant reads, next to the others in the order of keys.
+const readRecord = "/reads/"
+
 const (
 	// replicaExpiry is how long a replica counts as alive that has died, unless it is configured. It renews its record three
 	// times in that time.
@@ -34,6 +37,8 @@ const (
 	replicaBeats  = 3
 	// demandParts is what a record's demand is a part of.
 	demandParts = 1000
+	// leastReads are the units between two beats that others need to know of.
+	leastReads = 10
 )
 
 // errReplicaGone tells that the replica's own record has gone, as when the core was away for longer than replicaExpiry.
@@ -48,12 +53,16 @@ var errReplicaGone = errors.New("the record of this replica is gone")
 type replicas struct {
 	p      *Proxy
 	prefix string // of the records; "" without any
-	end    string // of their range
+	reads  string // of the words of those that only read
+	end    string // of the range of both
 	self   string // the record of this replica
 	lease  int64  // 0 before it has a name
 	expiry time.Duration
 	// renewed is when the lease was renewed last. beat has it while there is one.
 	renewed time.Time
+	// spent and written are the units and the own writes of the tenant as of the beat before.
+	spent   float64
+	written int64
 
 	mu      sync.Mutex
 	demands map[string]float64 // by record: a part of 1, 0 for one that has none
@@ -64,7 +73,8 @@ type replicas struct {
 func newReplicas(p *Proxy) *replicas {
 	r := &replicas{p: p, expiry: cmp.Or(p.cfg.ReplicaExpiry, replicaExpiry)}
 	if p.cfg.SystemPrefix != "" {
-		r.prefix = p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName + replicaRecord
+		tenant := p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName
+		r.prefix, r.reads = tenant+replicaRecord, tenant+readRecord
 		r.end = strings.TrimSuffix(r.prefix, "/") + "0" // which follows a slash
 	}
 	p.divide(make([]float64, p.cfg.Replicas), p.cfg.Replicas-1)
@@ -123,8 +133,11 @@ func (r *replicas) follow(ctx context.Context) error {
 		ended <- r.beat(ctx)
 		cancel()
 	}()
-	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(r.prefix), RangeEnd: []byte(r.end), StartRevision: revision + 1}
-	_, err = r.p.follow(ctx, of, watch, r.changed)
+	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(r.reads), RangeEnd: []byte(r.end), StartRevision: revision + 1}
+	_, err = r.p.follow(ctx, of, watch, func(answer *etcdserverpb.WatchResponse) error {
+		revision = r.p.followed(of, answer, revision)
+		return r.changed(answer)
+	})
 	cancel()
 	return errors.Join(err, <-ended)
 }
@@ -143,36 +156,51 @@ func (r *replicas) join(ctx context.Context) error {
 	grant := &etcdserverpb.LeaseGrantRequest{ID: r.lease, TTL: int64(r.expiry / time.Second)}
 	// If the lease is there already, it goes on to be this replica's.
 	granted := r.p.callCore(ctx, etcdserverpb.Lease_LeaseGrant_FullMethodName, grant, &etcdserverpb.LeaseGrantResponse{})
-	if err := r.record(ctx, ""); err != nil {
+	if err := r.record(ctx, r.self, ""); err != nil {
 		return errors.Join(granted, err)
 	}
 	return nil
 }
 
-// record writes the record of this replica, which ends with its lease.
-func (r *replicas) record(ctx context.Context, demand string) error {
-	put := &etcdserverpb.PutRequest{Key: []byte(r.self), Value: []byte(demand), Lease: r.lease}
+// record writes the record of this replica, or another key that ends with its lease.
+func (r *replicas) record(ctx context.Context, key, value string) error {
+	put := &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: r.lease}
 	if err := r.p.callCore(ctx, etcdserverpb.KV_Put_FullMethodName, put, &etcdserverpb.PutResponse{}); err != nil {
 		return fmt.Errorf("recording this replica: %w", err)
 	}
 	return nil
 }
 
-// recordDemand records what this replica has wanted since the beat before, if that has changed much. What fails is tried
-// again at the next beat: the core may have no space, and renew leases all the same.
+// recordDemand records what this replica has wanted since the beat before, if that has changed much. If it has not, and
+// the tenant has only read, it leaves word of that, so that other tenants notice that they are not alone. What fails is
+// tried again at the next beat: the core may have no space, and renew leases all the same.
 func (r *replicas) recordDemand(ctx context.Context) {
 	demand := r.p.budgets.demand(r.p.cfg.UnitsPerSecond)
+	reads := r.onlyReads()
 	r.mu.Lock()
 	recorded := r.demands[r.self]
 	r.mu.Unlock()
+	key, value := r.self, strconv.Itoa(int(demand*demandParts))
 	if !quota.Differs(recorded, demand) {
-		return
+		if !reads {
+			return
+		}
+		key, value = r.reads+strings.TrimPrefix(r.self, r.prefix), ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.expiry/replicaBeats)
 	defer cancel()
-	if err := r.record(ctx, strconv.Itoa(int(demand*demandParts))); err != nil {
+	if err := r.record(ctx, key, value); err != nil {
 		r.p.log.V(1).Info("Failed to record the demand of this replica", "error", err.Error())
 	}
+}
+
+// onlyReads reports whether the tenant has used the core through this replica since it was called last, and nothing has
+// been written for it by any.
+func (r *replicas) onlyReads() bool {
+	spent, written := r.p.budgets.spent(), r.p.written(0)
+	reads := spent-r.spent >= leastReads && written == r.written
+	r.spent, r.written = spent, written
+	return reads
 }
 
 // demandOf reads a record's value; 0 is unknown.
@@ -224,10 +252,12 @@ func (r *replicas) changed(answer *etcdserverpb.WatchResponse) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, event := range answer.Events {
-		if event.Type == mvccpb.Event_DELETE {
-			delete(r.demands, string(event.Kv.Key))
-		} else {
-			r.demands[string(event.Kv.Key)] = demandOf(event.Kv.Value)
+		switch key := string(event.Kv.Key); {
+		case !strings.HasPrefix(key, r.prefix):
+		case event.Type == mvccpb.Event_DELETE:
+			delete(r.demands, key)
+		default:
+			r.demands[key] = demandOf(event.Kv.Value)
 		}
 	}
 	return r.share()

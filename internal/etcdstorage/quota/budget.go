@@ -17,17 +17,18 @@ const (
 
 // largeShare is the part of the rate that large requests may use, whether or not small ones use the rest: each keeps a
 // processor of the core from the other tenants for a while, so that many of them delay those more than as much work in
-// small pieces does.
+// small pieces does. Where there are no other tenants both classes have the rate.
 const largeShare = 0.3
 
 // headroom is how much more than it has used a replica demands, so that its use can grow before anything waits.
 const headroom = 1.5
 
 // Budget is one rate of units for both classes. Large requests run into debt, which three tenths of the rate pay back; they
-// are let in while the debt is at most one second's worth of these. It is not safe for concurrent use. Make one with
-// NewBudget.
+// are let in while the debt is at most one second's worth of these. A tenant that is alone at the core has the rate for
+// each class. It is not safe for concurrent use. Make one with NewBudget.
 type Budget struct {
 	perSecond, burst float64
+	alone            bool
 	level            float64 // for small requests; below 0 it is promised to those that wait
 	debt             float64 // of large requests
 	late             float64 // what small requests turned out to need in addition, as far as it is not paid back
@@ -53,14 +54,20 @@ func (b *Budget) SetRate(now time.Time, perSecond float64) {
 	b.level = min(b.level, b.burst)
 }
 
+// SetAlone sets whether the tenant is alone at the core: then each class has the rate.
+func (b *Budget) SetAlone(now time.Time, alone bool) {
+	b.advance(now)
+	b.alone = alone
+}
+
 // Take takes the units of a request and returns how long to wait before it is let in. If that is longer than most nothing
 // is taken, and ok is false. A request that costs more than the burst needs a full burst and leaves a debt.
 func (b *Budget) Take(now time.Time, units float64, class Class, most time.Duration) (wait time.Duration, ok bool) {
 	b.advance(now)
 	seconds := 0.0
 	if class == Large {
-		most := b.burst * largeShare
-		seconds = max(b.debt+min(units, most)-most, 0) / (b.perSecond * largeShare)
+		most := b.burst * b.large()
+		seconds = max(b.debt+min(units, most)-most, 0) / (b.perSecond * b.large())
 	} else if missing := min(units, b.burst) - b.level; missing > 0 {
 		seconds = missing / b.smallRate()
 	}
@@ -113,9 +120,17 @@ func (b *Budget) Overdue(now time.Time, most time.Duration) (wait time.Duration,
 // Spent is how many units were taken since the beginning, less those that were given back.
 func (b *Budget) Spent() float64 { return b.spent }
 
+// large is the part of the rate that large requests have.
+func (b *Budget) large() float64 {
+	if b.alone {
+		return 1
+	}
+	return largeShare
+}
+
 // smallRate is what small requests get while large ones are paid for, and otherwise.
 func (b *Budget) smallRate() float64 {
-	if b.debt > 0 {
+	if b.debt > 0 && !b.alone {
 		return b.perSecond * (1 - largeShare)
 	}
 	return b.perSecond
@@ -130,8 +145,11 @@ func (b *Budget) advance(now time.Time) {
 	if b.last.Before(now) {
 		b.last = now
 	}
-	paid := min(b.debt, gain*largeShare)
-	b.level = min(b.level+gain-paid, b.burst)
-	b.late = max(b.late-(gain-paid), 0)
-	b.debt = max(b.debt-paid, 0)
+	paid := min(b.debt, gain*b.large())
+	b.debt -= paid
+	if !b.alone {
+		gain -= paid
+	}
+	b.level = min(b.level+gain, b.burst)
+	b.late = max(b.late-gain, 0)
 }
