@@ -113,6 +113,7 @@ type Reconciler struct {
 	Options
 
 	rounds *runner
+	shown  shown
 
 	// What follows was read or answered outside of the round that uses it, and is kept no longer than by this process: another one reads it again.
 	mu    sync.Mutex          // guards all below but denied
@@ -156,6 +157,7 @@ func StorageKind() schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKi
 
 // SetupWithManager makes the controller run in the manager.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.shown.gone = map[types.UID]time.Time{}
 	run := func(ctx context.Context) error {
 		for _, kind := range Informers() {
 			informer, err := mgr.GetCache().GetInformer(ctx, kind)
@@ -198,14 +200,22 @@ func (r *Reconciler) every(period time.Duration, do func(context.Context)) manag
 // handler begins rounds where something has changed.
 func (r *Reconciler) handler() toolscache.ResourceEventHandlerFuncs {
 	look := func(o any) {
-		if gone, late := o.(toolscache.DeletedFinalStateUnknown); late {
-			o = gone.Obj
-		}
 		if name := storageOf(o); name != "" {
 			r.rounds.AddAfter(name, ripple)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: look, DeleteFunc: look, UpdateFunc: func(was, is any) {
+	appeared := func(o any) {
+		r.shown.tell(o.(client.Object), time.Time{}) //nolint:forcetypeassert // informers have nothing else
+		look(o)
+	}
+	left := func(o any) {
+		if gone, late := o.(toolscache.DeletedFinalStateUnknown); late {
+			o = gone.Obj
+		}
+		r.shown.tell(o.(client.Object), r.Clock.Now()) //nolint:forcetypeassert // as above
+		look(o)
+	}
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: appeared, DeleteFunc: left, UpdateFunc: func(was, is any) {
 		if specChanged(was, is) {
 			look(was)
 			look(is)

@@ -6,11 +6,15 @@ package controller
 import (
 	"context"
 	"maps"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
@@ -70,6 +74,7 @@ func (r *Reconciler) knownCredentials(ctx context.Context) (shownCredentials, er
 
 // keep keeps what a reconcile has read if nothing remains to be done. What is too old goes: Secrets are part of it.
 func (r *Reconciler) keep(name string, s *scene, err error) {
+	r.shown.forget(r.Clock.Now().Add(-r.Timing.Settle))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.kept, func(_ string, old *scene) bool { return !r.usable(old) })
@@ -114,14 +119,49 @@ func (r *Reconciler) resume(ctx context.Context, name string) *scene {
 	return s
 }
 
-// same reports whether the informer knows no other version of an object than the scene.
+// same reports whether the informer knows nothing of an object that the scene does not. What the operator has just written
+// comes to the informer later: until then that has an earlier version, or nothing of an object that it has never shown.
 func (r *Reconciler) same(ctx context.Context, s *scene, ref operator.Ref) bool {
 	is := &metav1.PartialObjectMetadata{}
 	is.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Settings.Namespace, Name: ref.Name}, is)
 	uid, version := s.world.Version(ref)
 	if apierrors.IsNotFound(err) {
-		return uid == ""
+		return uid == "" || r.shown.never(types.UID(uid))
 	}
-	return err == nil && string(is.UID) == uid && is.ResourceVersion == version
+	if err != nil || string(is.UID) != uid {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(is.ResourceVersion, version)
+	return err == nil && order <= 0
+}
+
+// shown are the objects that informers have shown, until some time after they have shown them deleted.
+type shown struct {
+	mu   sync.Mutex
+	gone map[types.UID]time.Time // the zero time of what is there; nil while nobody tells
+}
+
+// tell notes that an informer has shown an object, and when it was deleted, the zero time if it was not.
+func (s *shown) tell(o client.Object, deleted time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		s.gone[o.GetUID()] = deleted
+	}
+}
+
+// never reports whether no informer has shown an object, as far as they tell.
+func (s *shown) never(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.gone[uid]
+	return s.gone != nil && !found
+}
+
+// forget forgets what was deleted before a time.
+func (s *shown) forget(before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.gone, func(_ types.UID, at time.Time) bool { return !at.IsZero() && at.Before(before) })
 }
