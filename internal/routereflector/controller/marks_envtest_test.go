@@ -125,7 +125,8 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 		return fmt.Sprint(told.events)
 	})
 	for _, request := range p.tap.since(before) {
-		if !strings.HasPrefix(request, "GET ") && !strings.HasSuffix(request, "/status") {
+		asks := strings.HasSuffix(request, "/caliconodestatuses") // what BIRD knows, as ever: on a slow machine anew
+		if !strings.HasPrefix(request, "GET ") && !strings.HasSuffix(request, "/status") && !asks {
 			t.Errorf("it wrote: %s", request)
 		}
 	}
