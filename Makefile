@@ -61,7 +61,7 @@ test: bin/lab bin/etcd bin/etcdctl bin/etcdutl bin/kubectl build $(RUNNER) bin/c
 packages: ## Install the Debian packages that some tests use, as root: a C compiler, BIRD, Chromium, e2fsprogs, xfsprogs, runc, nftables, BusyBox.
 	@hack/packages.sh
 
-e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 14 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
+e2e: $(E2E_NEEDS) ## What takes longer: scenarios in the lab, manifests, charts, pages, generators (E2E_FLAGS=-short: samples, 10 minutes; -changed: what the last day can break; -within 20m: no package begins later; a folder: that one).
 	@go run ./hack/tests e2e $(E2E_FLAGS)
 
 e2e-bgp: bin/lab bin/kubectl build $(RUNNER) ## Of these, route reflectors on real BIRD, in network namespaces (needs Debian's bird).

@@ -24,11 +24,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/cases"
@@ -113,7 +115,8 @@ func modules() []string { return []string{".", "lab"} }
 
 // unit runs the tests without build tags. With the race detector, campaigns (except at night), packages that link Kubernetes' or etcd's server and those
 // that archtest calls pure run without it: the servers are other people's code and make up most of the build, and pure code has no goroutines.
-// All groups run side by side, since the longest package of each would otherwise have the machine to itself.
+// All groups run side by side, since the longest package of each would otherwise have the machine to itself. For a
+// change comparisons are left out.
 func (r runner) unit(ctx context.Context, race bool) error {
 	last := r.last()
 	if err := errors.Join(collectRarely(), r.clean()); err != nil {
@@ -128,6 +131,9 @@ func (r runner) unit(ctx context.Context, race bool) error {
 		if err != nil {
 			return err
 		}
+		if cases.Change() {
+			all = slices.DeleteFunc(all, func(p testPackage) bool { return slices.Contains(comparisons(), p.folder) })
+		}
 		slowestFirst(all, last)
 		if race {
 			groups = append(groups, split(module, all)...)
@@ -135,14 +141,7 @@ func (r runner) unit(ctx context.Context, race bool) error {
 			groups = append(groups, group{name: "plain", module: module, packages: all})
 		}
 	}
-	r, giveBack := r.lend()
-	failures := make([]error, len(groups))
-	var running sync.WaitGroup
-	for i, g := range groups {
-		running.Go(func() { failures[i] = r.test(ctx, g) })
-	}
-	running.Wait()
-	return errors.Join(errors.Join(failures...), giveBack(), r.report())
+	return r.all(ctx, groups, len(groups))
 }
 
 // linksC reports whether there is a C compiler with a C library.
@@ -167,8 +166,7 @@ func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) 
 		}
 	}
 	slowestFirst(selected, last)
-	r, giveBack := r.lend()
-	var failed error
+	var groups []group
 	for _, module := range modules() {
 		g := group{name: "e2e", module: module, flags: []string{"-tags", "e2e", "-count=1"}}
 		if short {
@@ -179,9 +177,29 @@ func (r runner) e2e(ctx context.Context, changed, short bool, folders []string) 
 				g.packages = append(g.packages, p)
 			}
 		}
-		failed = errors.Join(failed, r.test(ctx, g))
+		groups = append(groups, g)
 	}
-	return errors.Join(failed, giveBack(), r.report())
+	atOnce := 1
+	if short { // the lab's wait for BIRD for most of their time; the long ones count packets and measure
+		atOnce = len(groups)
+	}
+	return r.all(ctx, groups, atOnce)
+}
+
+// all runs groups with control planes that they borrow, so many at a time.
+func (r runner) all(ctx context.Context, groups []group, atOnce int) error {
+	r, giveBack := r.lend()
+	failures := make([]error, len(groups))
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for i, g := range groups {
+		running.Go(func() error {
+			failures[i] = r.test(ctx, g)
+			return nil
+		})
+	}
+	_ = running.Wait()
+	return errors.Join(errors.Join(failures...), giveBack(), r.report())
 }
 
 // group is what one call of go test runs.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,16 @@ func TestSplit(t *testing.T) {
 	groups := split(".", all)
 	if len(groups) != 2 || len(groups[0].packages) != 1 || groups[0].packages[0].path != "controller" || !groups[0].race || groups[1].race {
 		t.Errorf("%+v", groups)
+	}
+}
+
+// What is treated otherwise than the rest is there.
+func TestNamedFoldersHaveTests(t *testing.T) {
+	t.Parallel()
+	for _, folder := range slices.Concat(campaigns(), comparisons()) {
+		if found := must.Get(filepath.Glob(filepath.Join("..", "..", folder, "*_test.go"))).Or(t); len(found) == 0 {
+			t.Errorf("%s has no tests", folder)
+		}
 	}
 }
 

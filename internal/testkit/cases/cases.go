@@ -34,11 +34,17 @@ const (
 // Night reports whether the setting is that of the night.
 func Night() bool { return os.Getenv(Variable) == settingNight }
 
+// Change reports whether the setting is that of a change.
+func Change() bool {
+	setting := os.Getenv(Variable)
+	return setting == "" || setting == settingChange
+}
+
 // Number returns the number for the current setting, and fails the test when the setting is unknown.
 func Number(tb testing.TB, change, ci, night int) int {
 	tb.Helper()
 	switch setting := os.Getenv(Variable); setting {
-	case "", "change":
+	case "", settingChange:
 		return change
 	case "ci":
 		return ci

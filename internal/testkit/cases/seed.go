@@ -25,7 +25,10 @@ const SeedVariable = "MOORING_SEED"
 // FallbackSeed is the seed of a tree without git or without a commit, such as one unpacked from an archive.
 const FallbackSeed = 20261125
 
-const settingNight = "night"
+const (
+	settingChange = "change"
+	settingNight  = "night"
+)
 
 // began is when the process began: in a bubble of testing/synctest, where the seed may be asked for first, it is always the year 2000.
 var began = time.Now() //nolint:gochecknoglobals // it is constant

@@ -78,6 +78,7 @@ type idle struct{ nodes, services, notReady, most, predecessor int }
 
 func idles() []idle {
 	return []idle{
+		{nodes: 200, services: 50, notReady: 10, most: 180, predecessor: 2420 + 10*1440},
 		{nodes: 1000, services: 50, most: 420, predecessor: 12_020},
 		{nodes: 5000, services: 50, most: 1600, predecessor: 60_024},
 		{nodes: 1000, services: 50, notReady: 50, most: 420 + 600, predecessor: 12_020 + 50*1440},
@@ -106,7 +107,7 @@ func (i idle) run(tb testing.TB) journal.Stats {
 // An hour in which nothing happens costs as many calls as there are pages, not as there are Nodes and load balancers.
 func TestIdleHour(t *testing.T) {
 	t.Parallel()
-	most := cases.Number(t, 1000, 5000, 5000) // the hour of 5,000 nodes takes half a minute of one processor
+	most := cases.Number(t, 200, 5000, 5000) // the hour of 5,000 nodes takes half a minute of one processor
 	hours := slices.DeleteFunc(idles(), func(i idle) bool { return i.nodes > most })
 	for _, i := range cases.Sample(t, 1, hours...) {
 		t.Run(i.String(), func(t *testing.T) {

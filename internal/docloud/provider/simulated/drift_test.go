@@ -119,7 +119,8 @@ func TestDriftCostsNoMoreCalls(t *testing.T) {
 func TestNotReadyMachinesCostAHundredCalls(t *testing.T) {
 	t.Parallel()
 	type failure struct{ lost, nodes int }
-	failures := []failure{{1, 1000}, {10, 1000}, {100, 1000}}
+	nodes := cases.Number(t, 200, 1000, 1000)
+	failures := []failure{{1, nodes}, {10, nodes}, {100, nodes}}
 	if cases.Number(t, 1000, 5000, 5000) == 5000 { // which takes a minute of one processor
 		failures = append(failures, failure{100, 5000})
 	}
