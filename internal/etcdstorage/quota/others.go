@@ -35,8 +35,9 @@ func (o *Others) Own(revisions int64) { o.own += revisions }
 // Written returns how many revisions were the tenant's since Begin.
 func (o *Others) Written() int64 { return o.own }
 
-// Alone reports whether nobody else has written for so long, by the highest revision of the core that was seen. What is not
-// known to be the tenant's own after a second is others'; and at once, if Alone was not called for longer.
+// Alone reports whether nobody else has written for so long, by the highest revision of the core that was seen. While a
+// write is not known to be the tenant's own, it is not alone; what is not after a second was others', and so is at once what
+// is found when Alone was not called for longer.
 func (o *Others) Alone(now time.Time, revision int64, quiet time.Duration) bool {
 	if o.began == 0 {
 		return false
@@ -46,6 +47,8 @@ func (o *Others) Alone(now time.Time, revision int64, quiet time.Duration) bool 
 		o.known, o.even = more, now
 	case now.Sub(o.even) > followedWithin:
 		o.known, o.even, o.wrote = more, now, now
+	default:
+		return false
 	}
 	return now.Sub(o.wrote) >= quiet
 }

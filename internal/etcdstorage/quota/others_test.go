@@ -16,8 +16,9 @@ import (
 // quiet is for how long others must not have written.
 const quiet = 15 * time.Second
 
-// Whatever the tenant writes, each of its writes known within a second: it is alone once nobody else has written for 15
-// seconds, and not while others have within that, but for the second in which a write may be its own.
+// Whatever the tenant writes, each of its writes known within a second: it is not alone while others have written within 15
+// seconds, and is when nobody has for longer. Where its own writes are under way all the time, a write of others shows when
+// those are known.
 func TestAloneIsWhereNobodyElseWrites(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
@@ -45,13 +46,38 @@ func TestAloneIsWhereNobodyElseWrites(t *testing.T) {
 				o.Own(pending[0])
 			}
 			switch alone := o.Alone(now, revision, quiet); {
-			case alone && now.Sub(last) > 2*time.Second && now.Sub(last) < quiet:
+			case alone && now.Sub(last) < quiet && (busy == 0 || now.Sub(last) > 2*time.Second):
 				t.Fatalf("alone %v after others wrote", now.Sub(last))
 			case !alone && len(pending) == 0 && now.Sub(last) > quiet+3*time.Second && busy == 0:
 				t.Fatalf("not alone %v after others wrote", now.Sub(last))
 			}
 		}
 	})
+}
+
+// A write is taken for others' until it is known to be the tenant's own.
+func TestAWriteMayBeOthers(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	var o quota.Others
+	o.Begin(now, 7)
+	now = now.Add(quiet)
+	if !o.Alone(now, 7, quiet) {
+		t.Fatal("not alone without any write")
+	}
+	now = now.Add(time.Millisecond)
+	if o.Alone(now, 8, quiet) {
+		t.Error("alone while a write may be others'")
+	}
+	if o.Own(1); !o.Alone(now, 8, quiet) {
+		t.Error("not alone when it was its own")
+	}
+	if o.Alone(now, 9, quiet) || o.Alone(now.Add(2*time.Second), 9, quiet) || o.Alone(now.Add(quiet), 9, quiet) {
+		t.Error("alone when it was others'")
+	}
+	if !o.Alone(now.Add(2*time.Second+quiet), 9, quiet) {
+		t.Error("not alone 15 seconds after it was others'")
+	}
 }
 
 // Who has not asked for long does not take what was written meanwhile for its own.
