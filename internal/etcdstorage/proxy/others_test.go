@@ -68,7 +68,7 @@ func TestAloneAtTheCore(t *testing.T) {
 	alone(t, "as another tenant's proxy begins", 0, first, second)
 	alone(t, "while that has nothing to do", 1, first, second)
 
-	words := core.Watch(t.Context(), tenancy.DefaultSystemPrefix+"tenants/b/reads/", clientv3.WithPrefix())
+	marks := core.Watch(t.Context(), tenancy.DefaultSystemPrefix+"tenants/b/reads/", clientv3.WithPrefix())
 	ctx, end := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil {
@@ -76,14 +76,14 @@ func TestAloneAtTheCore(t *testing.T) {
 		}
 	}()
 	for n := 0; n < 3; {
-		answer := <-words
+		answer := <-marks
 		if err := answer.Err(); err != nil {
 			t.Fatal(err)
 		}
 		for _, event := range answer.Events {
 			n++
 			if event.Type != mvccpb.Event_PUT {
-				t.Errorf("the word that it reads is gone while it does: %v", event)
+				t.Errorf("the key that tells that it reads is gone while it does: %v", event)
 			}
 		}
 		alone(t, "while that only reads", 0, first, second)

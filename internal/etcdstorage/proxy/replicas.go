@@ -27,7 +27,7 @@ import (
 // replicas of another version read it.
 const replicaRecord = "/replicas/"
 
-// readRecord is where replicas leave word that their tenant reads, next to the others in the order of keys.
+// readRecord is before the name of a replica whose tenant only reads. In the order of keys it is next to replicaRecord.
 const readRecord = "/reads/"
 
 const (
@@ -53,7 +53,7 @@ var errReplicaGone = errors.New("the record of this replica is gone")
 type replicas struct {
 	p      *Proxy
 	prefix string // of the records; "" without any
-	reads  string // of the words of those that only read
+	reads  string // of the keys of those whose tenant only reads
 	end    string // of the range of both
 	self   string // the record of this replica
 	lease  int64  // 0 before it has a name
@@ -172,8 +172,8 @@ func (r *replicas) record(ctx context.Context, key, value string) error {
 }
 
 // recordDemand records what this replica has wanted since the beat before, if that has changed much. If it has not, and
-// the tenant has only read, it leaves word of that, so that other tenants notice that they are not alone. What fails is
-// tried again at the next beat: the core may have no space, and renew leases all the same.
+// the tenant has only read, it writes another key, so that other tenants' proxies notice that they are not alone. What
+// fails is tried again at the next beat: the core may have no space, and renew leases all the same.
 func (r *replicas) recordDemand(ctx context.Context) {
 	demand := r.p.budgets.demand(r.p.cfg.UnitsPerSecond)
 	reads := r.onlyReads()
