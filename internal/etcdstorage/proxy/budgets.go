@@ -145,8 +145,7 @@ func (b *budgets) demand(whole float64) float64 {
 	return b.units.Demand(clock(), whole)
 }
 
-// alone tells the budget whether anybody else uses the core; the caller holds its lock, so that no own write is known
-// that is above the revision.
+// alone tells the budget whether anybody else uses the core; the caller holds its lock.
 func (p *Proxy) alone(now time.Time) {
 	b := &p.budgets
 	alone := b.others.Alone(now, p.past.Load().highest.Load(), p.replicas.expiry)
@@ -156,27 +155,26 @@ func (p *Proxy) alone(now time.Time) {
 
 // followed notes the tenant's writes that a watch of its keys or records brought, and returns the revision of the last:
 // those up to last were noted before.
-func (p *Proxy) followed(of *past, answer *etcdserverpb.WatchResponse, last int64) int64 {
-	of.see(wireHeader(answer.Header)) // first: Others must not be told of own writes above what was seen
+func (p *Proxy) followed(answer *etcdserverpb.WatchResponse, last int64) int64 {
 	own := int64(0)
 	for _, event := range answer.Events {
 		if event.Kv.ModRevision > last {
 			own, last = own+1, event.Kv.ModRevision
 		}
 	}
-	p.written(own)
+	p.written(own, answer.GetHeader().GetRevision())
 	return last
 }
 
-// written notes own writes, and returns how many there were since they are counted.
-func (p *Proxy) written(revisions int64) int64 {
+// written notes own writes up to a revision, and returns how many there were since they are counted.
+func (p *Proxy) written(revisions, last int64) int64 {
 	b := &p.budgets
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.units == nil {
 		return 0
 	}
-	b.others.Own(revisions)
+	b.others.Own(revisions, last)
 	p.alone(clock())
 	return b.others.Written()
 }

@@ -386,7 +386,7 @@ func (c *compaction) followed(ctx context.Context) (began bool, err error) {
 	own := header.Revision
 	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(c.record), StartRevision: own + 1}
 	return c.p.follow(ctx, of, watch, func(answer *etcdserverpb.WatchResponse) error {
-		own = c.p.followed(of, answer, own)
+		own = c.p.followed(answer, own)
 		for _, event := range answer.Events {
 			if event.Type == mvccpb.Event_PUT && event.Kv != nil {
 				c.follow(of, event.Kv, wireHeader(answer.Header))

@@ -390,18 +390,19 @@ func (l *ledger) watch(ctx context.Context, of *past) (began bool, err error) {
 		case answer.CompactRevision > 0:
 			return errRecount
 		case !answer.Canceled:
-			l.follow(of, answer)
+			of.see(wireHeader(answer.Header))
+			l.follow(answer)
 		}
 		return nil
 	})
 }
 
 // follow takes over what a watch brought. A fragment of a revision does not yet bring the ledger to it: the rest would be lost with the stream.
-func (l *ledger) follow(of *past, answer *etcdserverpb.WatchResponse) {
+func (l *ledger) follow(answer *etcdserverpb.WatchResponse) {
 	prefix := len(l.p.cfg.Tenant.Prefix.String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.own = l.p.followed(of, answer, l.own)
+	l.own = l.p.followed(answer, l.own)
 	for _, event := range answer.Events {
 		if event.Type == mvccpb.Event_DELETE {
 			l.book.Delete(event.Kv.Key[prefix:])

@@ -135,7 +135,7 @@ func (r *replicas) follow(ctx context.Context) error {
 	}()
 	watch := &etcdserverpb.WatchCreateRequest{Key: []byte(r.reads), RangeEnd: []byte(r.end), StartRevision: revision + 1}
 	_, err = r.p.follow(ctx, of, watch, func(answer *etcdserverpb.WatchResponse) error {
-		revision = r.p.followed(of, answer, revision)
+		revision = r.p.followed(answer, revision)
 		return r.changed(answer)
 	})
 	cancel()
@@ -197,7 +197,7 @@ func (r *replicas) recordDemand(ctx context.Context) {
 // onlyReads reports whether the tenant has used the core through this replica since it was called last, and nothing has
 // been written for it by any.
 func (r *replicas) onlyReads() bool {
-	spent, written := r.p.budgets.spent(), r.p.written(0)
+	spent, written := r.p.budgets.spent(), r.p.written(0, 0)
 	reads := spent-r.spent >= leastReads && written == r.written
 	r.spent, r.written = spent, written
 	return reads

@@ -15,6 +15,7 @@ const followedWithin = time.Second
 type Others struct {
 	began int64 // the core's revision from which the tenant's writes are counted
 	own   int64 // revisions since then that the tenant has made
+	last  int64 // the highest revision at which these were told
 	known int64 // others' revisions since then, as far as they were noticed
 	even  time.Time
 	wrote time.Time // when others were noticed last
@@ -28,9 +29,8 @@ func (o *Others) Begin(now time.Time, revision int64) {
 // Forget forgets what was counted; the tenant is not alone before Begin.
 func (o *Others) Forget() { *o = Others{} }
 
-// Own notes that a number of revisions were the tenant's. The core's revision that Alone is given afterwards MUST NOT be
-// below them.
-func (o *Others) Own(revisions int64) { o.own += revisions }
+// Own notes that a number of revisions, up to that one, were the tenant's.
+func (o *Others) Own(revisions, last int64) { o.own, o.last = o.own+revisions, max(o.last, last) }
 
 // Written returns how many revisions were the tenant's since Begin.
 func (o *Others) Written() int64 { return o.own }
@@ -42,7 +42,7 @@ func (o *Others) Alone(now time.Time, revision int64, quiet time.Duration) bool 
 	if o.began == 0 {
 		return false
 	}
-	switch more := revision - o.began - o.own; {
+	switch more := max(revision, o.last) - o.began - o.own; {
 	case more <= o.known:
 		o.known, o.even = more, now
 	case now.Sub(o.even) > followedWithin:

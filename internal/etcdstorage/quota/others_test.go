@@ -43,7 +43,7 @@ func TestAloneIsWhereNobodyElseWrites(t *testing.T) {
 				revision, last = revision+rapid.Int64Range(1, 3).Draw(t, "others' writes"), now
 			}
 			for late := rapid.IntRange(0, 4).Draw(t, "late"); len(pending) > late; pending = pending[1:] {
-				o.Own(pending[0])
+				o.Own(pending[0], 0)
 			}
 			switch alone := o.Alone(now, revision, quiet); {
 			case alone && now.Sub(last) < quiet && (busy == 0 || now.Sub(last) > 2*time.Second):
@@ -69,7 +69,7 @@ func TestAWriteMayBeOthers(t *testing.T) {
 	if o.Alone(now, 8, quiet) {
 		t.Error("alone while a write may be others'")
 	}
-	if o.Own(1); !o.Alone(now, 8, quiet) {
+	if o.Own(1, 8); !o.Alone(now, 8, quiet) {
 		t.Error("not alone when it was its own")
 	}
 	if o.Alone(now, 9, quiet) || o.Alone(now.Add(2*time.Second), 9, quiet) || o.Alone(now.Add(quiet), 9, quiet) {
@@ -86,7 +86,7 @@ func TestWhatWasWrittenMeanwhileIsOthers(t *testing.T) {
 	now := time.Unix(100, 0)
 	var o quota.Others
 	o.Begin(now, 7)
-	o.Own(3)
+	o.Own(3, 10)
 	now = now.Add(time.Minute)
 	if !o.Alone(now, 10, quiet) {
 		t.Error("with all writes its own it is not alone")
