@@ -90,8 +90,8 @@ func (r *Reconciler) usable(s *scene) bool {
 	return age >= 0 && age < r.Timing.Settle && s.at.After(r.forgotten) && !s.outdated
 }
 
-// resume returns what the reconcile before has read, and what has changed since of the operator's own objects; nil if all
-// must be read.
+// resume returns what the reconcile before has read, and what has changed since of the operator's own objects; nil if
+// all must be read.
 func (r *Reconciler) resume(ctx context.Context, name string) *scene {
 	r.mu.Lock()
 	s := r.kept[name]
@@ -119,8 +119,9 @@ func (r *Reconciler) resume(ctx context.Context, name string) *scene {
 	return s
 }
 
-// same reports whether the informer knows nothing of an object that the scene does not. What the operator has just written
-// comes to the informer later: until then that has an earlier version, or nothing of an object that it has never shown.
+// same reports whether the informer knows nothing of an object that the scene does not. What the operator has just
+// written comes to the informer later: until then that has an earlier version, or nothing of an object that it has
+// never shown.
 func (r *Reconciler) same(ctx context.Context, s *scene, ref operator.Ref) bool {
 	is := &metav1.PartialObjectMetadata{}
 	is.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))

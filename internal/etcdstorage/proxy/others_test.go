@@ -48,8 +48,8 @@ func busy(t *testing.T, p *served) {
 	}()
 }
 
-// A tenant is alone at the core whatever it writes through its replicas, and is not once anybody else writes, or another
-// tenant only reads through its proxy.
+// A tenant is alone at the core whatever it writes through its replicas, and is not once anybody else writes, or
+// another tenant only reads through its proxy.
 func TestAloneAtTheCore(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)

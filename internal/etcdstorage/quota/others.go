@@ -8,10 +8,10 @@ import "time"
 // followedWithin is how soon the tenant's own writes are known to be its own: its watch brings them in milliseconds.
 const followedWithin = time.Second
 
-// Others tells whether anyone but the tenant uses the core, by what they write: each write makes the core's revision one
-// higher, which every response shows (etcd v3.7.3, ResponseHeader.revision), and what is above the tenant's own writes is
-// others'. Who only reads is noticed by the records that the replicas of its proxy write. It is not safe for concurrent
-// use. Of its zero value the tenant is not alone.
+// Others tells whether anyone but the tenant uses the core, by what they write: each write makes the core's revision
+// one higher, which every response shows (etcd v3.7.3, ResponseHeader.revision), and what is above the tenant's own
+// writes is others'. Who only reads is noticed by the records that the replicas of its proxy write. It is not safe for
+// concurrent use. Of its zero value the tenant is not alone.
 type Others struct {
 	began int64 // the core's revision from which the tenant's writes are counted
 	own   int64 // revisions since then that the tenant has made
@@ -36,8 +36,8 @@ func (o *Others) Own(revisions, last int64) { o.own, o.last = o.own+revisions, m
 func (o *Others) Written() int64 { return o.own }
 
 // Alone reports whether nobody else has written for so long, by the highest revision of the core that was seen. While a
-// write is not known to be the tenant's own, it is not alone; what is not after a second was others', and so is at once what
-// is found when Alone was not called for longer.
+// write is not known to be the tenant's own, it is not alone; what is not after a second was others', and so is at once
+// what is found when Alone was not called for longer.
 func (o *Others) Alone(now time.Time, revision int64, quiet time.Duration) bool {
 	if o.began == 0 {
 		return false

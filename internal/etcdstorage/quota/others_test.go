@@ -16,9 +16,9 @@ import (
 // quiet is for how long others must not have written.
 const quiet = 15 * time.Second
 
-// Whatever the tenant writes, each of its writes known within a second: it is not alone while others have written within 15
-// seconds, and is when nobody has for longer. Where its own writes are under way all the time, a write of others shows when
-// those are known.
+// Whatever the tenant writes, each of its writes known within a second: it is not alone while others have written
+// within 15 seconds, and is when nobody has for longer. Where its own writes are under way all the time, a write of
+// others shows when those are known.
 func TestAloneIsWhereNobodyElseWrites(t *testing.T) {
 	t.Parallel()
 	cases.Check(t, func(t *rapid.T) {
