@@ -222,7 +222,7 @@ type Quota struct {
 	Watches *int32 `json:"watches,omitempty"`
 	// unitsPerSecond is the most work that the tenant may give to the core in a second, in units; its proxies divide it by demand. A get of a
 	// small key is 1, a put 3, every 16Ki that are read, 2Ki that are written or 250 keys of a range 1 more. Large requests have
-	// three tenths of it, and all while nobody else uses the core. Absent: 20000.
+	// three tenths of it, and all of it while no other client uses the core. Absent: 20000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	UnitsPerSecond *int32 `json:"unitsPerSecond,omitempty"`

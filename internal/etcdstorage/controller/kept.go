@@ -140,7 +140,7 @@ func (r *Reconciler) same(ctx context.Context, s *scene, ref operator.Ref) bool 
 // shown are the objects that informers have shown, until some time after they have shown them deleted.
 type shown struct {
 	mu   sync.Mutex
-	gone map[types.UID]time.Time // the zero time of what is there; nil while nobody tells
+	gone map[types.UID]time.Time // the zero time of what is there; nil without informers
 }
 
 // tell notes that an informer has shown an object, and when it was deleted, the zero time if it was not.

@@ -19,12 +19,13 @@ import (
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 )
 
-// What an informer does not know yet is not read anew, and what it knows of others' doing is.
+// An object that an informer does not know yet is not read again; one that another client has changed is.
 func TestOwnWritesAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	ref := operator.Refs("a")[0]
 	object := func(uid, version string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: types.UID(uid), ResourceVersion: version}}
+		meta := metav1.ObjectMeta{Name: ref.Name, UID: types.UID(uid), ResourceVersion: version}
+		return &metav1.PartialObjectMetadata{ObjectMeta: meta}
 	}
 	for name, c := range map[string]struct {
 		has   *metav1.PartialObjectMetadata // by the informer; nil for nothing

@@ -118,7 +118,7 @@ func (m *metrics) ofBudgets(s *series) {
 	m.history = s.gauges("history_bytes", "Bytes of keys and values that the tenant has written since the core's "+
 		"last compaction, as far as this replica knows; 0 while they are not counted.").WithLabelValues()
 	m.replicas = s.gauges("replicas", "Replicas of the tenant's proxy among which its budgets are divided.").WithLabelValues()
-	m.alone = s.gauges("alone", "1 while nobody else uses the core, as far as its revisions show, so that large "+
+	m.alone = s.gauges("alone", "1 while no other client uses the core, as far as its revisions show, so that large "+
 		"requests may have all units.").WithLabelValues()
 	m.share = s.gauges("share", "Part of the tenant's budgets that this replica has, from 0 to 1.").WithLabelValues()
 	m.refusedTotal = s.counters("refused_total", "Requests of the tenant that were refused because a budget was "+

@@ -92,6 +92,6 @@ func TestAloneAtTheCore(t *testing.T) {
 	alone(t, "when that reads no more", 1, first, second)
 
 	must.Get(core.Put(t.Context(), "/elsewhere", "v")).Or(t)
-	alone(t, "when somebody writes without a proxy", 0, first, second)
-	alone(t, "while nobody does", 1, first, second)
+	alone(t, "when a client writes without a proxy", 0, first, second)
+	alone(t, "while none does", 1, first, second)
 }

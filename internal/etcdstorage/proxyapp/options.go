@@ -99,7 +99,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.quotaLeases, "quota-leases", o.quotaLeases, "How many leases the tenant may have. 0 means no limit.")
 	fs.IntVar(&o.quotaWatches, "quota-watches", o.quotaWatches, "How many watches the tenant may have on this replica. 0 means no limit.")
 	fs.Float64Var(&o.unitsPerSecond, "max-units-per-second", o.unitsPerSecond,
-		"How much work per second the tenant may give to the core through all replicas, in units, divided among them by demand: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Large requests have three tenths of it, and all while nobody else uses the core. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
+		"How much work per second the tenant may give to the core through all replicas, in units, divided among them by demand: a get of a small key is 1, a put 3, every 16 KiB that are read, 2 KiB that are written or 250 keys of a range 1 more. Large requests have three tenths of it, and all of it while no other client uses the core. Requests beyond it wait for up to a second, large lists for ten, and are then refused. 0 means no limit.")
 	o.addReplaced(fs)
 	fs.IntVar(&o.inFlight, "max-in-flight", o.inFlight,
 		"How many requests of all replicas the core processes at a time; the others wait in order, so that this tenant does not displace those of other proxies. Each replica has a share by its demand, at least 1. 0 means no limit.")

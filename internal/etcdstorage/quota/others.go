@@ -35,7 +35,7 @@ func (o *Others) Own(revisions, last int64) { o.own, o.last = o.own+revisions, m
 // Written returns how many revisions were the tenant's since Begin.
 func (o *Others) Written() int64 { return o.own }
 
-// Alone reports whether nobody else has written for so long, by the highest revision of the core that was seen. While a
+// Alone reports whether no other client has written for that long, by the highest revision of the core that was seen. While a
 // write is not known to be the tenant's own, it is not alone; what is not after a second was others', and so is at once
 // what is found when Alone was not called for longer.
 func (o *Others) Alone(now time.Time, revision int64, quiet time.Duration) bool {

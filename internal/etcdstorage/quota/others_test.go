@@ -121,7 +121,8 @@ func TestLargeRequestsOfWhoIsAlone(t *testing.T) {
 		t.Errorf("a second later as many small ones wait %v", wait)
 	}
 	b.SetAlone(now.Add(time.Second), false)
-	if wait, _ := b.Take(now.Add(time.Second), 30, quota.Large, -1); wait.Round(time.Millisecond) != 3333*time.Millisecond {
+	wait, _ := b.Take(now.Add(time.Second), 30, quota.Large, -1)
+	if wait.Round(time.Millisecond) != 3333*time.Millisecond {
 		t.Errorf("with others there it waits %v, want 100 units at 30 a second", wait)
 	}
 }
