@@ -107,7 +107,8 @@ func newCompaction(p *Proxy) *compaction {
 		c.record = p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName + compactRecordAfter
 	} else { // nothing was seen that the core could have lost
 		c.isLoaded = true
-		p.confirm(c.past, 0)
+		c.past.fix(p.cfg.Tenant, 0)
+		p.confirm(c.past)
 	}
 	return c
 }
@@ -165,20 +166,18 @@ func (c *compaction) loadFor(ctx context.Context, l *loading) {
 	close(l.done)
 }
 
-// take takes over a record that was read or written, if it is of the past that the core has not lost. Requests are served if no connection was lost since
-// doubts was read. It reports whether another replica has raised the offset since this past began, since it has noticed that the core went back.
-func (c *compaction) take(of *past, s stored, doubts int64) (raised bool) {
+// adopt takes over a record that was read or written, with the offset that holds as long as its past does. It reports
+// whether that past is over: the core has lost it, or another replica has noticed that and raised the offset.
+func (c *compaction) adopt(of *past, s stored) (over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of != c.past {
-		return false
-	}
-	if tenant := of.tenant.Load(); tenant != nil && s.offset > tenant.Revisions.Offset() {
 		return true
 	}
-	if !c.isLoaded && doubts == c.doubts {
-		c.isLoaded = true
-		c.p.confirm(of, s.offset)
+	if of.tenant.Load() == nil {
+		of.fix(c.p.cfg.Tenant, s.offset)
+	} else if s.offset > of.offset() {
+		return true
 	}
 	if s.compacted > c.revision {
 		c.revision = s.compacted
@@ -189,6 +188,16 @@ func (c *compaction) take(of *past, s stored, doubts int64) (raised bool) {
 	return false
 }
 
+// serve has requests served, if no connection was lost since doubts was read.
+func (c *compaction) serve(of *past, doubts int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of == c.past && !c.isLoaded && doubts == c.doubts {
+		c.isLoaded = true
+		c.p.confirm(of)
+	}
+}
+
 // restart has the record read again.
 func (c *compaction) restart(after *past) {
 	c.mu.Lock()
@@ -196,7 +205,7 @@ func (c *compaction) restart(after *past) {
 	c.past, c.isLoaded = after, false
 }
 
-// doubt has the record read again before anything else is served.
+// doubt has the record read again before anything else is served, that of this replica written before.
 func (c *compaction) doubt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,47 +214,75 @@ func (c *compaction) doubt() {
 	c.past.confirmed.Store(nil)
 }
 
-// before returns what the record must have in a past, since it was read there or written, and how often all connections were lost.
-func (c *compaction) before(of *past) (least, doubts int64) {
+// before returns what the record must have in a past, since it was read there or written, how often all connections
+// were lost, and whether anything is served.
+func (c *compaction) before(of *past) (least, doubts int64, serves bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	serves = of == c.past && c.isLoaded
 	if of != c.past || of.tenant.Load() == nil {
-		return neverCompacted, c.doubts
+		return neverCompacted, c.doubts, serves
 	}
-	return c.revision, c.doubts
+	return c.revision, c.doubts, serves
 }
 
 // load reads the record, and raises its offset if need be. It returns the store's header, too.
 func (c *compaction) load(ctx context.Context) (s stored, header wire.Header, err error) {
 	for range compactAttempts {
 		before := c.p.seen()
-		least, doubts := c.before(before.past)
+		least, doubts, serves := c.before(before.past)
+		if !serves {
+			if err = c.p.replicas.announce(ctx); err != nil {
+				return s, header, err
+			}
+		}
 		if s, header, err = c.get(ctx, before); err != nil {
 			return s, header, err
 		}
-		raised := s
-		if before.past.tenant.Load() == nil {
-			raised = s.above(before.past.shown, header.Revision)
+		raised, done, err := c.raise(ctx, before.past, s, header)
+		if err != nil {
+			return s, header, err
 		}
-		if raised != s && c.record != "" {
-			done, _, err := c.swap(ctx, s.modified, raised)
-			if err != nil {
-				return s, header, err
-			}
-			if !done {
-				continue
-			}
+		if !done {
+			continue
 		}
-		if raised != s {
-			c.p.log.Info("Raised the offset of the tenant's revisions, so that none is below one that it has seen", "offset", raised.offset)
-		}
-		if s.compacted < least || c.take(before.past, raised, doubts) { // it lost what was written there, or another replica has noticed before
+		if s.compacted < least || c.adopt(before.past, raised) { // least: it lost what was written there
 			c.p.wentBack(before, header)
 			return s, header, errWentBack
+		}
+		if before.past.offset() != raised.offset { // another has read it after this one
+			continue
+		}
+		if !serves { // afterwards nothing is served with a lower offset here
+			if err = c.p.replicas.agree(ctx, before.past); err != nil {
+				return s, header, err
+			}
+			c.serve(before.past, doubts)
 		}
 		return raised, header, nil
 	}
 	return s, header, errContended
+}
+
+// raise writes the record with an offset that keeps the tenant's revisions from going back, if its own does not. done is
+// false if another was faster.
+func (c *compaction) raise(
+	ctx context.Context, of *past, s stored, header wire.Header,
+) (raised stored, done bool, err error) {
+	if of.tenant.Load() != nil {
+		return s, true, nil
+	}
+	if raised = s.above(of.shown, header.Revision); raised == s {
+		return s, true, nil
+	}
+	if c.record != "" {
+		if done, _, err = c.swap(ctx, s.modified, raised); err != nil || !done {
+			return s, false, err
+		}
+	}
+	c.p.log.Info("Raised the offset of the tenant's revisions, so that none is below one that it has seen",
+		"offset", raised.offset)
+	return raised, true, nil
 }
 
 // errContended answers when others were always faster.
@@ -329,7 +366,7 @@ func (c *compaction) advance(ctx context.Context, now seen, revision int64) (wir
 			c.p.pay(quota.Work{Calls: 2, Logged: 1}, quota.Small)
 		}
 		if done {
-			c.take(now.past, s, -1)
+			c.adopt(now.past, s)
 			return header, nil
 		}
 	}
@@ -399,7 +436,7 @@ func (c *compaction) followed(ctx context.Context) (began bool, err error) {
 // follow takes over a version of the record.
 func (c *compaction) follow(of *past, kv *mvccpb.KeyValue, header wire.Header) {
 	s, err := c.parse(kv)
-	if err == nil && c.take(of, s, -1) { // another replica has noticed
+	if err == nil && c.adopt(of, s) { // another replica has noticed
 		c.p.wentBack(seen{past: of, revision: of.highest.Load()}, header)
 	}
 }

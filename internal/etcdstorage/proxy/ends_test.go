@@ -33,15 +33,15 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// heldCore passes calls on to an etcd. Those of one method it holds until it may work on them, and it does not notice when
-// their callers are gone, as etcd within an apply.
+// heldCore passes calls on to an etcd. Those of some methods it holds until it may work on them, and it does not notice
+// when their callers are gone, as etcd within an apply.
 type heldCore struct {
 	Endpoint string
 	etcd     *grpc.ClientConn
 	server   *grpc.Server
 
 	mu      sync.Mutex
-	method  string // that is held
+	methods string // that are held, with spaces between
 	refuse  error  // in place of passing on
 	release chan struct{}
 
@@ -65,20 +65,22 @@ func newHeldCore(t *testing.T, etcd string) *heldCore {
 	return h
 }
 
-// hold holds the calls of a method until what it returns is called. Then they are passed on or refused.
-func (h *heldCore) hold(method string, refuse bool) (release func()) {
+// hold holds the calls of methods, with spaces between, until what it returns is called. Then they are passed on or
+// refused.
+func (h *heldCore) hold(methods string, refuse bool) (release func()) {
 	if refuse {
-		return h.refuses(method, status.Error(codes.FailedPrecondition, "held core: refused"))
+		return h.refuses(methods, status.Error(codes.FailedPrecondition, "held core: refused"))
 	}
-	return h.refuses(method, nil)
+	return h.refuses(methods, nil)
 }
 
-// refuses holds the calls of a method, to refuse them with this error when what it returns is called; nil passes them on then.
-func (h *heldCore) refuses(method string, with error) (release func()) {
+// refuses holds the calls of methods, to refuse them with this error when what it returns is called; nil passes them on
+// then.
+func (h *heldCore) refuses(methods string, with error) (release func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := make(chan struct{})
-	h.method, h.refuse, h.release = method, with, held
+	h.methods, h.refuse, h.release = methods, with, held
 	h.begun.Store(0)
 	h.most.Store(0)
 	return sync.OnceFunc(func() { close(held) })
@@ -87,7 +89,7 @@ func (h *heldCore) refuses(method string, with error) (release func()) {
 func (h *heldCore) holds(method string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return method == h.method
+	return slices.Contains(strings.Fields(h.methods), method)
 }
 
 func (h *heldCore) handle(_ any, caller grpc.ServerStream) error {

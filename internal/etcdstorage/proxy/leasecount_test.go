@@ -59,9 +59,11 @@ func TestGrantsOfUnknownEnd(t *testing.T) {
 	core := newHeldCore(t, testkit.NewEtcd(t).Endpoint)
 	cfg := configure(t, core.Endpoint)
 	cfg.Leases = 3
-	c := pb.NewLeaseClient(raw(t, start(t, cfg).Endpoint))
+	proxy := start(t, cfg)
+	c := pb.NewLeaseClient(raw(t, proxy.Endpoint))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	testkit.Eventually(t, "the proxy to have its own lease", func() string { return text(proxy.Ready(ctx)) })
 	grant := func() codes.Code {
 		_, err := c.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 60})
 		return status.Code(err)

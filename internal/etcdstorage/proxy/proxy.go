@@ -163,8 +163,8 @@ type Proxy struct {
 	work      sync.WaitGroup // background work
 }
 
-// New checks the configuration and builds a proxy. It dials lazily: nothing here needs the core. What it starts ends with ctx or Shutdown.
-func New(ctx context.Context, cfg Config) (*Proxy, error) {
+// fillIn gives what is not set its default.
+func (cfg *Config) fillIn() {
 	if cfg.MaxRequestBytes <= 0 {
 		cfg.MaxRequestBytes = DefaultMaxRequestBytes
 	}
@@ -175,6 +175,12 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now //nolint:forbidigo // certificates' ends are times of the clock's
 	}
+}
+
+// New checks the configuration and builds a proxy. It dials lazily: nothing here needs the core. What it starts ends
+// with ctx or Shutdown.
+func New(ctx context.Context, cfg Config) (*Proxy, error) {
+	cfg.fillIn()
 	if cfg.TenantName == "" {
 		return nil, errors.New("the tenant has no name")
 	}
@@ -208,7 +214,10 @@ func New(ctx context.Context, cfg Config) (*Proxy, error) {
 	p.ledger = newLedger(p)
 	p.learnt.seed = maphash.MakeSeed()
 	p.limit()
-	p.replicas = newReplicas(p)
+	if p.replicas, err = newReplicas(p); err != nil {
+		p.cancel()
+		return nil, err
+	}
 	p.routes = p.buildRoutes() //nolint:contextcheck // handlers get the contexts of their calls
 	creds := cfg.Credentials
 	if creds == nil && cfg.TLS != nil {

@@ -17,7 +17,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooring-dev/mooring/internal/etcdstorage/quota"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/tenancy"
@@ -48,44 +47,50 @@ var errReplicaGone = errors.New("the record of this replica is gone")
 // tenant's as a whole. Each replica has a record in the core, which its lease ends when it dies, and watches those of the
 // others. While they are not known, and without records, there are as many as are configured.
 //
-// A record's value is the replica's demand, in thousandths of the tenant's budgets. A replica that has just begun has
-// none in it, nor have versions that divide equally: they take an equal share, and all others leave it to them.
+// A record's value is the replica's demand, in thousandths of the tenant's budgets, and after a space the offset of the
+// tenant's revisions if there is one. A replica that has just begun has no demand in it, nor have versions that divide
+// equally: they take an equal share, and all others leave it to them.
 type replicas struct {
 	p      *Proxy
 	prefix string // of the records; "" without any
 	reads  string // of the keys of those whose tenant only reads
 	end    string // of the range of both
 	self   string // the record of this replica
-	lease  int64  // 0 before it has a name
+	lease  int64
 	expiry time.Duration
-	// renewed is when the lease was renewed last. beat has it while there is one.
-	renewed time.Time
+	own    ownRecord
 	// spent and written are the units and the own writes of the tenant as of the beat before.
 	spent   float64
 	written int64
 
 	mu      sync.Mutex
 	demands map[string]float64 // by record: a part of 1, 0 for one that has none
+	renewed time.Time          // when the lease was renewed last
 	joined  bool               // this one has its own
 	left    bool               // and will not have it again
+	// awaited is the offset that the others were waited for to show, since when.
+	awaited      int64
+	awaitedSince time.Time
 }
 
-func newReplicas(p *Proxy) *replicas {
+func newReplicas(p *Proxy) (*replicas, error) {
 	r := &replicas{p: p, expiry: cmp.Or(p.cfg.ReplicaExpiry, replicaExpiry)}
+	r.own.expired = time.AfterFunc(r.expiry, p.compaction.doubt)
+	r.own.expired.Stop() // until there is a record
 	if p.cfg.SystemPrefix != "" {
 		tenant := p.cfg.SystemPrefix + compactRecordBefore + p.cfg.TenantName
 		r.prefix, r.reads = tenant+replicaRecord, tenant+readRecord
 		r.end = strings.TrimSuffix(r.prefix, "/") + "0" // which follows a slash
+		if err := r.name(); err != nil {
+			return nil, err
+		}
 	}
 	p.divide(make([]float64, p.cfg.Replicas), p.cfg.Replicas-1)
-	return r
+	return r, nil
 }
 
-// name draws the names of this replica's record and lease, once.
+// name draws the names of this replica's record and lease.
 func (r *replicas) name() error {
-	if r.lease != 0 {
-		return nil
-	}
 	name, err := drawLease()
 	if err != nil {
 		return err
@@ -106,23 +111,27 @@ func (r *replicas) run(ctx context.Context) {
 	r.p.keepFollowing(ctx, "replicas", func(ctx context.Context) (worked bool, err error) {
 		began := clock()
 		err = r.follow(ctx)
+		if errors.Is(err, errReplicaGone) { // others may take it for one that serves nothing
+			r.p.compaction.doubt()
+		}
 		r.expire()
 		return clock().Sub(began) > r.expiry, err
 	})
 }
 
-// follow records this replica, and follows all until that fails.
+// follow follows the records of all replicas, that of this one included, until that fails.
 func (r *replicas) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	of := r.p.past.Load()
-	if err := r.name(); err != nil {
+	if err := r.p.compaction.wait(ctx); err != nil { // which records this replica
 		return err
 	}
+	of := r.p.past.Load()
 	revision, err := r.list(ctx)
-	if errors.Is(err, errReplicaGone) {
+	if errors.Is(err, errReplicaGone) { // the core refused it, or it has gone since
 		if err = r.join(ctx); err == nil {
-			revision, err = r.list(ctx)
+			r.p.compaction.doubt()
+			return nil
 		}
 	}
 	if err != nil {
@@ -142,35 +151,6 @@ func (r *replicas) follow(ctx context.Context) error {
 	return errors.Join(err, <-ended)
 }
 
-// join records this replica, with a lease that ends with it. It may have both already.
-func (r *replicas) join(ctx context.Context) error {
-	r.mu.Lock()
-	r.joined = !r.left
-	left := r.left
-	r.mu.Unlock()
-	if left {
-		return errReplicaGone
-	}
-	ctx, cancel := context.WithTimeout(ctx, unaryTime)
-	defer cancel()
-	grant := &etcdserverpb.LeaseGrantRequest{ID: r.lease, TTL: int64(r.expiry / time.Second)}
-	// If the lease is there already, it goes on to be this replica's.
-	granted := r.p.callCore(ctx, etcdserverpb.Lease_LeaseGrant_FullMethodName, grant, &etcdserverpb.LeaseGrantResponse{})
-	if err := r.record(ctx, r.self, ""); err != nil {
-		return errors.Join(granted, err)
-	}
-	return nil
-}
-
-// record writes the record of this replica, or another key that ends with its lease.
-func (r *replicas) record(ctx context.Context, key, value string) error {
-	put := &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: r.lease}
-	if err := r.p.callCore(ctx, etcdserverpb.KV_Put_FullMethodName, put, &etcdserverpb.PutResponse{}); err != nil {
-		return fmt.Errorf("recording this replica: %w", err)
-	}
-	return nil
-}
-
 // recordDemand records what this replica has wanted since the beat before, if that has changed much. If it has not, and
 // the tenant has only read, it writes another key, so that other tenants' proxies notice that they are not alone. What
 // fails is tried again at the next beat: the core may have no space, and renew leases all the same.
@@ -180,16 +160,16 @@ func (r *replicas) recordDemand(ctx context.Context) {
 	r.mu.Lock()
 	recorded := r.demands[r.self]
 	r.mu.Unlock()
-	key, value := r.self, strconv.Itoa(int(demand*demandParts))
-	if !quota.Differs(recorded, demand) {
-		if !reads {
-			return
-		}
-		key, value = r.reads+strings.TrimPrefix(r.self, r.prefix), ""
-	}
 	ctx, cancel := context.WithTimeout(ctx, r.expiry/replicaBeats)
 	defer cancel()
-	if err := r.record(ctx, key, value); err != nil {
+	var err error
+	switch {
+	case quota.Differs(recorded, demand):
+		err = r.record(ctx, func(own *ownRecord) { own.demand = int(demand * demandParts) })
+	case reads:
+		err = r.put(ctx, r.reads+strings.TrimPrefix(r.self, r.prefix), "")
+	}
+	if err != nil {
 		r.p.log.V(1).Info("Failed to record the demand of this replica", "error", err.Error())
 	}
 }
@@ -203,9 +183,9 @@ func (r *replicas) onlyReads() bool {
 	return reads
 }
 
-// demandOf reads a record's value; 0 is unknown.
+// demandOf reads the demand of a record's value; 0 is unknown.
 func demandOf(value []byte) float64 {
-	demand, err := strconv.ParseUint(string(value), 10, 16)
+	demand, err := strconv.ParseUint(string(beforeSpace(value)), 10, 16)
 	if err != nil {
 		return 0
 	}
@@ -231,10 +211,9 @@ func (r *replicas) leave(ctx context.Context) {
 
 // list reads all records, and returns as of which revision.
 func (r *replicas) list(ctx context.Context) (revision int64, err error) {
-	request := &etcdserverpb.RangeRequest{Key: []byte(r.prefix), RangeEnd: []byte(r.end)}
-	var answer etcdserverpb.RangeResponse
-	if err := r.p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
-		return 0, fmt.Errorf("reading the records of replicas: %w", err)
+	answer, err := r.records(ctx)
+	if err != nil {
+		return 0, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,6 +224,16 @@ func (r *replicas) list(ctx context.Context) (revision int64, err error) {
 		}
 	}
 	return answer.GetHeader().GetRevision(), r.share()
+}
+
+// records reads the records of all replicas.
+func (r *replicas) records(ctx context.Context) (*etcdserverpb.RangeResponse, error) {
+	request := &etcdserverpb.RangeRequest{Key: []byte(r.prefix), RangeEnd: []byte(r.end)}
+	var answer etcdserverpb.RangeResponse
+	if err := r.p.callCore(ctx, etcdserverpb.KV_Range_FullMethodName, request, &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
 }
 
 // changed takes over what the watch of the records brought.
@@ -285,9 +274,10 @@ func (r *replicas) share() error {
 // expire forgets all demands when the record of this replica must have expired: the others divide the whole among them,
 // and this one has an equal share until it knows them again.
 func (r *replicas) expire() {
+	expired := r.expired()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.demands == nil || clock().Sub(r.renewed) <= r.expiry {
+	if r.demands == nil || !expired {
 		return
 	}
 	for record := range r.demands {
@@ -299,7 +289,6 @@ func (r *replicas) expire() {
 // beat renews the lease, and records the demand, until the lease is gone, or the core cannot be reached for as long as it
 // lives.
 func (r *replicas) beat(ctx context.Context) error {
-	r.renewed = clock()
 	r.p.budgets.demand(r.p.cfg.UnitsPerSecond) // of the time before
 	ticker := time.NewTicker(r.expiry / replicaBeats)
 	defer ticker.Stop()
@@ -309,43 +298,16 @@ func (r *replicas) beat(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		ttl, err := r.renew(ctx)
+		err := r.renew(ctx)
 		switch {
-		case err == nil && ttl <= 0:
-			return errReplicaGone
+		case errors.Is(err, errReplicaGone):
+			return err
 		case err == nil:
-			r.renewed = clock()
 			r.recordDemand(ctx)
-		case clock().Sub(r.renewed) > r.expiry:
+		case r.expired():
 			return fmt.Errorf("renewing the record of this replica: %w", err)
 		}
 	}
-}
-
-// renew renews the lease once.
-func (r *replicas) renew(ctx context.Context) (ttl int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.expiry/replicaBeats)
-	defer cancel()
-	stream, err := r.p.up.Stream(ctx, etcdserverpb.Lease_LeaseKeepAlive_FullMethodName, true)
-	if err != nil {
-		return 0, err
-	}
-	request, err := proto.Marshal(&etcdserverpb.LeaseKeepAliveRequest{ID: r.lease})
-	if err != nil {
-		return 0, fmt.Errorf("encoding the renewal: %w", err)
-	}
-	if err := stream.Send(request); err != nil {
-		return 0, err
-	}
-	data, err := stream.Recv()
-	if err != nil {
-		return 0, err
-	}
-	var answer etcdserverpb.LeaseKeepAliveResponse
-	if err := proto.Unmarshal(data, &answer); err != nil {
-		return 0, fmt.Errorf("decoding the renewal: %w", err)
-	}
-	return answer.TTL, nil
 }
 
 // divide gives this replica its share of what the tenant may use as a whole: it is the one of that rank, from 0, of those

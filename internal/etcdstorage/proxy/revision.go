@@ -68,14 +68,26 @@ func (h *past) mostShown() int64 {
 	return max(h.shown, tenant.Revisions.Show(h.highest.Load()))
 }
 
-// confirm lets requests be served, with an offset by which the tenant's revisions are above the core's.
-func (p *Proxy) confirm(h *past, offset int64) {
-	tenant := p.cfg.Tenant
+// offset is that of the tenant's revisions; 0 while it is not known.
+func (h *past) offset() int64 {
+	tenant := h.tenant.Load()
+	if tenant == nil {
+		return 0
+	}
+	return tenant.Revisions.Offset()
+}
+
+// fix sets the offset by which the tenant's revisions are above the core's, once.
+func (h *past) fix(tenant tenancy.Tenant, offset int64) {
 	tenant.Revisions = tenancy.NewRevisions(offset)
 	h.tenant.Store(&tenant)
-	again := tenant
+}
+
+// confirm lets requests be served, with the offset that was fixed.
+func (p *Proxy) confirm(h *past) {
+	again := *h.tenant.Load()
 	h.confirmed.Store(&again)
-	p.metrics.revisionOffset.Set(float64(offset))
+	p.metrics.revisionOffset.Set(float64(h.offset()))
 }
 
 // seen returns what is known before a request begins. It must be called before the request is sent.
