@@ -46,6 +46,7 @@ type heldCore struct {
 	release chan struct{}
 
 	begun, working, most atomic.Int64 // calls that are held, since hold was called
+	follows              atomic.Bool  // the proxy watches the tenant's record, after it has read it
 }
 
 func newHeldCore(t *testing.T, etcd string) *heldCore {
@@ -138,6 +139,9 @@ func (h *heldCore) pass(ctx context.Context, method string, caller grpc.ServerSt
 			var message []byte
 			if err := caller.RecvMsg(&message); err != nil {
 				return
+			}
+			if method == etcdserverpb.Watch_Watch_FullMethodName && bytes.Contains(message, []byte("/compact-revision")) {
+				h.follows.Store(true)
 			}
 			_ = stream.SendMsg(&message)
 		}
@@ -458,6 +462,12 @@ func (w *endScene) open(t *testing.T, etcd *testkit.Etcd) {
 	w.p = start(t, cfg)
 	w.conn = raw(t, w.p.Endpoint)
 	must.Do(t, w.p.Ready(t.Context()))
+	testkit.Eventually(t, "the proxy to have read its record, which is no call of the tenant", func() string {
+		if !w.core.follows.Load() {
+			return "it does not watch it yet"
+		}
+		return ""
+	})
 	if w.method == etcdserverpb.Lease_LeaseLeases_FullMethodName {
 		must.Do(t, w.once(t.Context(), w.conn, 0, false)) // how many there are nobody can know before
 	}
