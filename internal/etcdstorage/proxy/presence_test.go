@@ -184,6 +184,27 @@ func TestNothingIsServedWithoutALease(t *testing.T) {
 	}
 }
 
+// TestALeaseOutlivesItsWatches: a replica whose watches of the core always end soon, as when connections are replaced
+// all the time, renews its lease all the same, or calls would fail when that expires.
+func TestALeaseOutlivesItsWatches(t *testing.T) {
+	t.Parallel()
+	etcd := testkit.NewEtcd(t)
+	held := newHeldCore(t, etcd.Endpoint)
+	cfg := configure(t, held.Endpoint)
+	cfg.ReplicaExpiry = 12 * time.Second // pauses between watches reach 5 s, beats come after 4
+	held.hold(etcdserverpb.Watch_Watch_FullMethodName, true)()
+	s := start(t, cfg)
+	must.Do(t, s.Ready(t.Context()))
+	core := client(t, etcd.Endpoint)
+	first := recordsOf(t, core)
+	<-time.After(2 * cfg.ReplicaExpiry)
+	must.Do(t, readsWithin(t, s, patience))
+	records := recordsOf(t, core)
+	if len(first) != 1 || len(records) != 1 || records[0].CreateRevision != first[0].CreateRevision {
+		t.Errorf("it has another lease now: %v, %v before", records, first)
+	}
+}
+
 // TestFullCoreIsServed: a core without space refuses records of replicas, and its tenants can read and delete all the
 // same, or there would never be space again.
 func TestFullCoreIsServed(t *testing.T) {

@@ -127,6 +127,10 @@ func (r *replicas) follow(ctx context.Context) error {
 		return err
 	}
 	of := r.p.past.Load()
+	// What follows may always end before its first beat, as when connections to the core are replaced all the time.
+	if err := r.renew(ctx); err != nil && !errors.Is(err, errReplicaGone) {
+		return err
+	}
 	revision, err := r.list(ctx)
 	if errors.Is(err, errReplicaGone) { // the core refused it, or it has gone since
 		if err = r.join(ctx); err == nil {
