@@ -264,8 +264,8 @@ func (c *compaction) load(ctx context.Context) (s stored, header wire.Header, er
 	return s, header, errContended
 }
 
-// raise writes the record with an offset that keeps the tenant's revisions from going back, if its own does not. done is
-// false if another was faster.
+// raise writes the record with an offset that keeps the tenant's revisions from going back, if its own does not. done
+// is false if another was faster.
 func (c *compaction) raise(
 	ctx context.Context, of *past, s stored, header wire.Header,
 ) (raised stored, done bool, err error) {
@@ -415,6 +415,9 @@ func (c *compaction) run(ctx context.Context) {
 
 // followed reads the record and watches it until the watch breaks; began reports whether that had begun.
 func (c *compaction) followed(ctx context.Context) (began bool, err error) {
+	if err := c.wait(ctx); err != nil { // or this replica would be recorded for this reading, too
+		return false, err
+	}
 	of := c.p.past.Load()
 	_, header, err := c.load(ctx)
 	if err != nil {

@@ -132,7 +132,8 @@ func TestReplicaThatNoticesLate(t *testing.T) {
 	}
 }
 
-// TestRaisedOffsetWaitsNotForever: a replica of a version without offsets in its record keeps nobody from serving.
+// TestRaisedOffsetWaitsNotForever: a replica of a version that records no offset does not keep others from serving
+// forever.
 func TestRaisedOffsetWaitsNotForever(t *testing.T) {
 	t.Parallel()
 	etcd := testkit.NewEtcd(t)
