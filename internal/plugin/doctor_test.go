@@ -80,7 +80,7 @@ func (p patient) renewed(ago time.Duration) {
 	if err := leases.Delete(p.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		p.Fatal(err)
 	}
-	seconds, who, at := int32(15), holder, metav1.NewMicroTime(time.Now().Add(-ago))
+	seconds, who, at := int32(3600), holder, metav1.NewMicroTime(time.Now().Add(-ago)) // what is in order stays so for all of the test
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &who, LeaseDurationSeconds: &seconds, RenewTime: &at}}
 	if _, err := leases.Create(p.Context(), lease, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
@@ -93,7 +93,7 @@ func (p patient) leader() {
 	expect(p.T, 2, "", ask, "PROBLEM  replicas: Deployment mooring-system/calico-node-sync: no pod of 2 pods is ready\n", "ok       components: of Mooring there is calico-node-sync\n")
 	p.pods(2)
 	expect(p.T, 2, "", ask, "PROBLEM  leader: Deployment mooring-system/calico-node-sync: there is no Lease mooring-system/calico-node-sync.nodes.mooring.dev, with which")
-	p.renewed(time.Hour)
+	p.renewed(2 * time.Hour)
 	expect(p.T, 2, "", ask, "PROBLEM  leader: Deployment mooring-system/calico-node-sync: its Lease is no longer renewed\n",
 		"do:  read the log: kubectl -n mooring-system logs deployment/calico-node-sync\n")
 	p.renewed(0)

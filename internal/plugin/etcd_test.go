@@ -254,9 +254,14 @@ func TestEtcdCapacity(t *testing.T) {
 	expect(t, command.ExitError, "", measure(through, "--yes", "--time=1h"), "error: --time 1h0m0s is out of range: give 100ms to 10s")
 	expect(t, command.ExitError, "", measure("--yes", "--endpoint=http://127.0.0.1:1"), "error: connecting to http://127.0.0.1:1: ")
 	for _, way := range []struct{ flag, says string }{{through, "The tenant had "}, {direct, "The core did "}} {
-		out := expect(t, command.ExitOK, "", measure(way.flag, "--yes"), way.says)
+		code, out, errs := runWith(t, "", measure(way.flag, "--yes")...)
+		// 64 clients can be more than a slow machine serves in time, which is said in place of their rows.
+		busy := strings.Contains(errs, "with 64 clients: a request took more than 5s: the core, or the way to it, is too busy to be measured")
+		if wellDone := code == command.ExitOK; wellDone == busy || !strings.Contains(out, way.says) {
+			t.Errorf("exit code %d:\n%s%s", code, out, errs)
+		}
 		for _, request := range []string{"get", "update", "create", "list"} {
-			if n := strings.Count(out, "\n"+request+" "); n != 3 && !strings.Contains(out, "REQUEST: "+request) {
+			if n := strings.Count(out, "\n"+request+" "); n != 3 && !busy && !strings.Contains(out, "REQUEST: "+request) {
 				t.Errorf("%d rows of %s, want 3:\n%s", n, request, out)
 			}
 		}

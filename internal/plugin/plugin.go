@@ -7,7 +7,9 @@ import (
 	"context"
 	"io"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-dev/mooring/internal/platform/command"
 	"github.com/mooring-dev/mooring/internal/plugin/agreement"
@@ -51,8 +53,11 @@ Exit codes:
 
 All of kubectl's connection flags work (--server, --as, --token, ...); the help text shows the common ones.`
 
-// NewCommand returns the plugin's root command with the given subcommands.
+// NewCommand returns the plugin's root command with the given subcommands. From then on the process logs nothing of
+// controller-runtime, whose clients print a stack trace 30 s after the start of a process that has not decided on a
+// logger (sigs.k8s.io/controller-runtime/pkg/log).
 func NewCommand(builders ...Builder) *cobra.Command {
+	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:   observe.Name,
 		Short: "See and explain what Mooring does in a cluster",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-dev/mooring/internal/platform/buildinfo"
@@ -38,6 +39,16 @@ func run(t *testing.T, args []string, builders ...plugin.Builder) (code int, std
 	var out, errOut bytes.Buffer
 	code = command.Run(t.Context(), plugin.NewCommand(builders...), args, &out, &errOut)
 	return code, out.String(), errOut.String()
+}
+
+// A command that takes longer than 30 s prints no stack trace of controller-runtime: a logger has been decided on.
+func TestNothingIsPrintedAfterThirtySeconds(t *testing.T) {
+	t.Parallel()
+	plugin.NewCommand()
+	sink := ctrllog.Log.WithName("a client").GetSink() //nolint:forbidigo // which one it is, is what this is about
+	if sink != (ctrllog.NullLogSink{}) {
+		t.Errorf("controller-runtime logs to %T", sink)
+	}
 }
 
 func golden(t *testing.T, name, got string) {

@@ -58,6 +58,7 @@ func TestKubernetesDatastoreWithTheShippedRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,20 @@ import (
 // tick is the unit of times in /proc/PID/stat on Linux (proc(5), sysconf(3), _SC_CLK_TCK).
 const tick = 10 * time.Millisecond
 
-// usedBelow returns the CPU time of a process and of all that descend from it and still run (proc(5)); 0 where there is no /proc.
-func usedBelow(root int) time.Duration {
+// A family is a process and all that descend from it and still run, with the CPU time of each.
+type family map[int]time.Duration
+
+// used adds up the CPU time of all.
+func (f family) used() time.Duration {
+	var total time.Duration
+	for _, used := range f {
+		total += used
+	}
+	return total
+}
+
+// familyOf reads a process and its descendants from /proc (proc(5)); none where there is no /proc.
+func familyOf(root int) family {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	children, used := map[int][]int{}, map[int]time.Duration{}
 	for _, file := range files {
@@ -38,13 +50,12 @@ func usedBelow(root int) time.Duration {
 		children[parent] = append(children[parent], pid)
 		used[pid] = time.Duration(user+system) * tick
 	}
-	var sum func(pid int) time.Duration
-	sum = func(pid int) time.Duration {
-		total := used[pid]
-		for _, child := range children[pid] {
-			total += sum(child)
+	out := family{}
+	for members := []int{root}; len(members) > 0; members = members[1:] {
+		if cpu, runs := used[members[0]]; runs {
+			out[members[0]] = cpu
 		}
-		return total
+		members = append(members, children[members[0]]...)
 	}
-	return sum(root)
+	return out
 }

@@ -6,7 +6,7 @@
 //
 //	test process ── Borrow ──► Unix socket ──► Pool: an idle control plane, or a new one
 //	      │                                      │
-//	      └── ends in any way ── EOF ──────────► reset: etcd as it was at first, then idle
+//	      └── ends in any way ── EOF ──────────► reset: etcd as it was at first, then idle, its processes stopped
 //
 // A borrower has its control plane for itself, kinds of the whole cluster included, and does not clear it: the pool does, in etcd, where nothing is
 // left out. kube-apiserver takes that for changes by another kube-apiserver. A control plane that does not come back to its first state is stopped.

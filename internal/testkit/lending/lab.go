@@ -103,6 +103,7 @@ func (p *labPlane) dir() string { return filepath.Join(p.folder, "lab") }
 
 // stop asks it to end, and kills it when it does not within 20 seconds.
 func (p *labPlane) stop() time.Duration {
+	p.thaw()
 	_ = p.stdin.Close()
 	select {
 	case <-p.done:
@@ -117,7 +118,24 @@ func (p *labPlane) stop() time.Duration {
 }
 
 // used adds up the CPU time of the lab and of the processes below it.
-func (p *labPlane) used() time.Duration { return usedBelow(p.cmd.Process.Pid) }
+func (p *labPlane) used() time.Duration { return familyOf(p.cmd.Process.Pid).used() }
+
+// freeze stops etcd and kube-apiserver, which otherwise use a twentieth of a processor while nobody asks them. The lab that
+// watches them goes on: it ends when its standard input does, also if the pool is killed, and kills them with it.
+func (p *labPlane) freeze() { p.signal(syscall.SIGSTOP) }
+
+// thaw lets them go on. What expired meanwhile, such as the record that kube-apiserver lives, they make again.
+func (p *labPlane) thaw() { p.signal(syscall.SIGCONT) }
+
+// signal sends a signal to all processes below the lab. One that has ended needs none.
+func (p *labPlane) signal(s syscall.Signal) {
+	lab := p.cmd.Process.Pid
+	for pid := range familyOf(lab) {
+		if pid != lab {
+			_ = syscall.Kill(pid, s)
+		}
+	}
+}
 
 // etcd returns a client of its etcd with the API server's own certificate.
 func (p *labPlane) etcd() (*clientv3.Client, error) {

@@ -5,7 +5,9 @@ package lending_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,16 +38,44 @@ func TestTheNextBorrowerFindsNothing(t *testing.T) { //nolint:paralleltest // it
 	}()
 	first := must.Get(lending.Borrow(t.Context(), socket)).Or(t)
 	config := must.Get(clientcmd.BuildConfigFromFlags("", filepath.Join(first.Dir, "kubeconfig"))).Or(t)
+	config.QPS = -1 // as fast as the server is
 	c := &controlplane.Cluster{Dir: first.Dir, Config: config, Client: kubernetes.NewForConfigOrDie(config)}
 	pollute(t, c)
 	first.Return()
+	stateOfServers(t, first.Dir, "T")
 	second := must.Get(lending.Borrow(t.Context(), socket)).Or(t)
 	defer second.Return()
 	if second.Dir != first.Dir {
 		t.Fatalf("%s is lent, %s was returned", second.Dir, first.Dir)
 	}
+	stateOfServers(t, first.Dir, "RSD")
 	findNothing(t, c)
 	pollute(t, c) // as if nothing had been
+}
+
+// stateOfServers waits until etcd and kube-apiserver of a lab are in one of the states, each a letter of proc(5).
+func stateOfServers(t *testing.T, dir, states string) {
+	t.Helper()
+	testkit.Eventually(t, "both servers to be in one of the states "+states, func() string {
+		said, good := "", 0
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			line, _ := os.ReadFile(file)
+			status, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
+			_, rest, _ := strings.Cut(string(status), ") ")
+			if !strings.Contains(string(line), dir+"/") || rest == "" {
+				continue
+			}
+			said += fmt.Sprintf("%.60q: %c\n", line, rest[0])
+			if strings.ContainsRune(states, rune(rest[0])) {
+				good++
+			}
+		}
+		if good == 2 {
+			return ""
+		}
+		return said
+	})
 }
 
 func pollute(t *testing.T, c *controlplane.Cluster) {

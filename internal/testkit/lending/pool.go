@@ -25,9 +25,12 @@ type plane interface {
 	dir() string
 	// reset brings it back to the state in which it was first ready.
 	reset(ctx context.Context) error
+	// freeze makes it use no CPU time until thaw.
+	freeze()
+	thaw()
 	// used is the CPU time that it has used so far.
 	used() time.Duration
-	// stop ends it and returns the CPU time that it used.
+	// stop ends it, frozen or not, and returns the CPU time that it used.
 	stop() time.Duration
 }
 
@@ -191,6 +194,7 @@ func (p *Pool) takeIdle() (c plane, returned <-chan struct{}) {
 	}
 	c = p.idle[last]
 	p.idle = p.idle[:last]
+	c.thaw()
 	p.usage.Loans++
 	return c, nil
 }
@@ -211,7 +215,7 @@ func (p *Pool) takeBack(c plane, reset func()) {
 	p.usage.CPU += used
 }
 
-// keep puts a control plane among the idle ones unless it could not be reset, or enough are idle.
+// keep freezes a control plane and puts it among the idle ones, unless it could not be reset, or enough are idle.
 func (p *Pool) keep(c plane, problem error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,6 +223,7 @@ func (p *Pool) keep(c plane, problem error) bool {
 	close(p.returned)
 	p.returned = make(chan struct{})
 	if problem == nil && len(p.idle) < p.idleMost {
+		c.freeze()
 		p.idle = append(p.idle, c)
 		return true
 	}

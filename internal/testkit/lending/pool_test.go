@@ -23,6 +23,7 @@ type fakePlane struct {
 	broken  *atomic.Bool
 	running *atomic.Int32
 	uses    atomic.Int32
+	frozen  atomic.Bool
 }
 
 func (f *fakePlane) dir() string { return f.folder }
@@ -35,6 +36,10 @@ func (f *fakePlane) reset(context.Context) error {
 }
 
 func (f *fakePlane) used() time.Duration { return time.Duration(f.uses.Add(1)) * time.Second }
+
+func (f *fakePlane) freeze() { f.frozen.Store(true) }
+
+func (f *fakePlane) thaw() { f.frozen.Store(false) }
 
 func (f *fakePlane) stop() time.Duration {
 	f.running.Add(-1)

@@ -51,6 +51,7 @@ func listeners(t *testing.T, pid int, table string) []string {
 func (l *lab) clientFrom(kubeconfig string) kubernetes.Interface {
 	l.t.Helper()
 	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig)).Or(l.t)
+	config.QPS = -1
 	client := must.Get(kubernetes.NewForConfig(config)).Or(l.t)
 	return client
 }

@@ -81,6 +81,7 @@ func (s *site) up(args ...string) {
 	s.run(append([]string{"up", "--cloud=digitalocean", "--node-monitor-grace-period=8s"}, args...)...)
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(s.dir, "kubeconfig"))
 	s.must(err)
+	config.QPS = -1
 	s.client, err = kubernetes.NewForConfig(config)
 	s.must(err)
 	access := s.described().DigitalOcean

@@ -18,20 +18,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-dev/mooring/internal/testkit"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 )
 
-func TestMain(m *testing.M) {
-	ctrllog.SetLogger(logr.Discard()) // which the commands' main functions do
-	testkit.Main(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // stage is the API server on which one world after the other is written.
 type stage struct {

@@ -104,6 +104,7 @@ func (l *lab) labelsItself(label func(value string) string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	config.QPS = -1
 	config.Impersonate.UserName, config.Impersonate.Groups = "system:node:"+hostile, []string{"system:nodes", "system:authenticated"}
 	kubelet, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -287,6 +287,7 @@ func (l *lab) kubernetes() kubernetes.Interface {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		l.t.Fatal(err)

@@ -91,6 +91,7 @@ func (l *lab) client() kubernetes.Interface {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		l.t.Fatal(err)

@@ -200,7 +200,7 @@ func (w *web) survives(begin, end string) {
 		await(w.t, "the end of the machine's disk and Node", func() error {
 			_, err := w.api.CoreV1().Nodes().Get(w.t.Context(), machine, metav1.GetOptions{})
 			if _, statErr := os.Stat(w.RealNode(machine)); err == nil || !errors.Is(statErr, os.ErrNotExist) {
-				return fmt.Errorf("the Node: %v; the disk: %w", err, statErr)
+				return fmt.Errorf("the Node: %w; the disk: %w", err, statErr)
 			}
 			return nil
 		})
