@@ -25,14 +25,14 @@ import (
 )
 
 // clusterID is the ID of an etcd's cluster in hexadecimal.
-func (g *rig) clusterID(c *clientv3.Client) string {
+func (g *stage) clusterID(c *clientv3.Client) string {
 	g.t.Helper()
 	answer := must.Get(c.Get(g.t.Context(), "any", clientv3.WithCountOnly())).Or(g.t)
 	return strconv.FormatUint(answer.Header.ClusterId, 16)
 }
 
 // stranger starts another core that admits the operator's certificate, with keys.
-func (g *rig) stranger(keys ...string) *testkit.Etcd {
+func (g *stage) stranger(keys ...string) *testkit.Etcd {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
 	// The ID of a cluster is made of its peers' URLs: each test's stranger has a loopback address of its own, since tests share EtcdStorages.
@@ -51,7 +51,7 @@ func (g *rig) stranger(keys ...string) *testkit.Etcd {
 }
 
 // at starts an operator that was given the URL of this core.
-func (g *rig) at(etcd *testkit.Etcd) {
+func (g *stage) at(etcd *testkit.Etcd) {
 	g.t.Helper()
 	g.r = g.newOperator()
 	g.r.Settings.CoreURLs = []string{etcd.Endpoint}
@@ -61,7 +61,7 @@ func (g *rig) at(etcd *testkit.Etcd) {
 // core, and nothing is deleted at either, not even by policy Delete, until the right URL is back.
 func TestAStrangersCoreIsNotTouched(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns, name := g.tenant(), "bound"
 	g.storage(name, toTenant(ns, ", deletionPolicy: Delete"))
 	g.sync(name)
@@ -106,7 +106,7 @@ func TestAStrangersCoreIsNotTouched(t *testing.T) {
 // spec.adoptExistingData as ever.
 func TestAnotherCoreIsAccepted(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "moved"
 	g.storage(name, "{}")
 	g.sync(name)
@@ -144,7 +144,7 @@ func TestAKindOfAnEarlierVersionIsServed(t *testing.T) {
 	t.Parallel()
 	older := definition(t)
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "core")
-	g := newRig(t, cluster.Own(t, older))
+	g := newStage(t, cluster.Own(t, older))
 	name := "older"
 	g.storage(name, "{}")
 	g.sync(name)

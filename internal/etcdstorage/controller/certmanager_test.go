@@ -27,9 +27,9 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// certManager plays cert-manager in the namespace of a rig, whenever it is asked to.
+// certManager plays cert-manager in the namespace of a stage, whenever it is asked to.
 type certManager struct {
-	*rig
+	*stage
 	// denied says why requests are not approved, "" if they are. spoil changes what is put into a Secret.
 	denied string
 	spoil  func(data map[string][]byte)
@@ -40,16 +40,16 @@ func certificateKind() schema.GroupVersionKind {
 }
 
 // installCertManager makes the cluster serve Certificates.
-func installCertManager(t *testing.T, g *rig) *certManager {
+func installCertManager(t *testing.T, g *stage) *certManager {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join("testdata", "certificates.yaml"))).Or(t)
 	var crd apiextensionsv1.CustomResourceDefinition
 	must.Do(t, yaml.UnmarshalStrict(text, &crd))
 	g.cluster.Serve(t, &crd)
-	return &certManager{rig: g}
+	return &certManager{stage: g}
 }
 
-// work looks at all Certificates of the namespace once, as the clock of the rig has it, and issues, renews or refuses. It returns how many
+// work looks at all Certificates of the namespace once, as the clock of the stage has it, and issues, renews or refuses. It returns how many
 // CAs it issued.
 func (c *certManager) work() (issued int) {
 	c.t.Helper()

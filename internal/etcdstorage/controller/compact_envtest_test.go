@@ -16,7 +16,7 @@ import (
 )
 
 // readable reports whether the core still has a revision.
-func (g *rig) readable(c *clientv3.Client, revision int64) bool {
+func (g *stage) readable(c *clientv3.Client, revision int64) bool {
 	g.t.Helper()
 	_, err := c.Get(g.t.Context(), "/any", clientv3.WithRev(revision))
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -29,7 +29,7 @@ func (g *rig) readable(c *clientv3.Client, revision int64) bool {
 // bound nothing is.
 func TestTheCoreIsCompacted(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "overwritten"
 	g.storage(name, "{}")
 	g.sync(name)

@@ -34,65 +34,65 @@ type story struct {
 	spec    string
 	settled bool
 	// acts are what happens, one after the other, each when the operator is done with the one before; due is the time until something is due.
-	acts []func(m *mortal, name, ns string, due time.Duration)
+	acts []func(m *deathStage, name, ns string, due time.Duration)
 	// end checks the outcome.
-	end func(m *mortal, name, ns string)
+	end func(m *deathStage, name, ns string)
 }
 
 // Stories that a core with authentication tells, and those of one without.
 func storiesWithUsers() map[string]story {
-	turn := func(m *mortal, _, _ string, due time.Duration) { m.clock.Step(due) }
-	rollOut := func(m *mortal, name, _ string, _ time.Duration) { m.deployed(name) }
+	turn := func(m *deathStage, _, _ string, due time.Duration) { m.clock.Step(due) }
+	rollOut := func(m *deathStage, name, _ string, _ time.Duration) { m.deployed(name) }
 	return map[string]story{
-		"creation": {acts: []func(*mortal, string, string, time.Duration){nothing}, end: served},
+		"creation": {acts: []func(*deathStage, string, string, time.Duration){nothing}, end: served},
 		"rotation": {
 			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true,
-			acts: slices.Repeat([]func(*mortal, string, string, time.Duration){turn}, 14), end: rotated,
+			acts: slices.Repeat([]func(*deathStage, string, string, time.Duration){turn}, 14), end: rotated,
 		},
 		"rotation of the user": {
 			settled: true, end: served,
-			acts: []func(*mortal, string, string, time.Duration){
-				rollOut, func(m *mortal, _, _ string, _ time.Duration) { m.clock.Step(m.r.Settings.UserRotation) }, rollOut,
+			acts: []func(*deathStage, string, string, time.Duration){
+				rollOut, func(m *deathStage, _, _ string, _ time.Duration) { m.clock.Step(m.r.Settings.UserRotation) }, rollOut,
 			},
 		},
-		"deletion of data": {spec: ", deletionPolicy: Delete", settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: nothingOf},
+		"deletion of data": {spec: ", deletionPolicy: Delete", settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).leave}, end: nothingOf},
 	}
 }
 
 func stories() map[string]story {
-	change := func(m *mortal, name, ns string, _ time.Duration) {
+	change := func(m *deathStage, name, ns string, _ time.Duration) {
 		m.patch(name, fmt.Sprintf(`{"spec":{"replicas":2,"servingCertificateValidity":"1h","networkPolicy":{"enabled":false},"quota":{"keys":1000},`+
 			`"clientCertSecret":[{"name":"client","namespace":%[1]q},{"name":"client-2","namespace":%[1]q}],`+
 			`"caCertConfigMap":[{"name":"ca","namespace":%[1]q},{"name":"ca-2","namespace":%[1]q}]}}`, ns))
 		m.r.Settings.ProxyImage = "proxy:next"
 	}
-	name := func(secrets string) func(*mortal, string, string, time.Duration) {
-		return func(m *mortal, name, ns string, _ time.Duration) {
+	name := func(secrets string) func(*deathStage, string, string, time.Duration) {
+		return func(m *deathStage, name, ns string, _ time.Duration) {
 			m.patch(name, fmt.Sprintf(`{"spec":{"clientCertSecret":%s}}`, strings.ReplaceAll(secrets, "NS", strconv.Quote(ns))))
 		}
 	}
 	return map[string]story{
-		"revocation":              {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]")}, end: revoked},
-		"a client named again":    {settled: true, acts: []func(*mortal, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
-		"loss of the CAs":         {settled: true, acts: []func(*mortal, string, string, time.Duration){loseCAs}, end: recovered},
-		"upgrade":                 {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).unbind}, end: served},
-		"creation":                {acts: []func(*mortal, string, string, time.Duration){nothing}, end: created},
-		"change":                  {settled: true, acts: []func(*mortal, string, string, time.Duration){change}, end: changed},
-		"deletion, data retained": {settled: true, acts: []func(*mortal, string, string, time.Duration){(*mortal).leave}, end: retained},
+		"revocation":              {settled: true, acts: []func(*deathStage, string, string, time.Duration){name("[]")}, end: revoked},
+		"a client named again":    {settled: true, acts: []func(*deathStage, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
+		"loss of the CAs":         {settled: true, acts: []func(*deathStage, string, string, time.Duration){loseCAs}, end: recovered},
+		"upgrade":                 {settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).unbind}, end: served},
+		"creation":                {acts: []func(*deathStage, string, string, time.Duration){nothing}, end: created},
+		"change":                  {settled: true, acts: []func(*deathStage, string, string, time.Duration){change}, end: changed},
+		"deletion, data retained": {settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).leave}, end: retained},
 	}
 }
 
-func nothing(*mortal, string, string, time.Duration) {}
+func nothing(*deathStage, string, string, time.Duration) {}
 
 // loseCAs deletes the Secret with the CAs.
-func loseCAs(m *mortal, name, _ string, _ time.Duration) {
+func loseCAs(m *deathStage, name, _ string, _ time.Duration) {
 	m.t.Helper()
 	m.certificate = string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"])
 	must.Do(m.t, m.admin.Delete(m.t.Context(), m.secret(m.namespace, operator.SignersName(name))))
 }
 
 // recovered: what was issued is in use as before, and bundles trust its CA alongside the one that signs from now on.
-func recovered(m *mortal, name, ns string) {
+func recovered(m *deathStage, name, ns string) {
 	m.t.Helper()
 	if string(m.secret(m.namespace, operator.ServingName(name)).Data["tls.crt"]) != m.certificate {
 		m.t.Error("the certificate of the proxies was replaced")
@@ -109,7 +109,7 @@ func recovered(m *mortal, name, ns string) {
 }
 
 // unbind makes the tenant one of a version that did not keep which core it is bound to.
-func (m *mortal) unbind(name, _ string, _ time.Duration) {
+func (m *deathStage) unbind(name, _ string, _ time.Duration) {
 	m.t.Helper()
 	owner := m.recordOf(name)
 	owner.Core = ""
@@ -121,7 +121,7 @@ func (m *mortal) unbind(name, _ string, _ time.Duration) {
 }
 
 // leave fills the tenant with data, and deletes it.
-func (m *mortal) leave(name, _ string, _ time.Duration) {
+func (m *deathStage) leave(name, _ string, _ time.Duration) {
 	m.t.Helper()
 	owner := m.recordOf(name)
 	for page := range 6 {
@@ -148,7 +148,7 @@ func leaseOf(t *testing.T, o operator.Owner) int64 {
 }
 
 // recordOf is the tenant's record, zero if there is none.
-func (m *mortal) recordOf(name string) operator.Owner {
+func (m *deathStage) recordOf(name string) operator.Owner {
 	m.t.Helper()
 	owners := must.Get(m.ownersNow(m.t.Context())).Or(m.t)
 	if i := slices.IndexFunc(owners, func(o operator.Owner) bool { return o.Tenant == name }); i >= 0 {
@@ -158,7 +158,7 @@ func (m *mortal) recordOf(name string) operator.Owner {
 }
 
 // signersOf are the tenant's CAs.
-func (m *mortal) signersOf(name string, purpose pki.Purpose) pki.Signers {
+func (m *deathStage) signersOf(name string, purpose pki.Purpose) pki.Signers {
 	m.t.Helper()
 	signers, problems := pki.ParseSigners(purpose, m.secret(m.namespace, operator.SignersName(name)).Data)
 	if len(problems) > 0 {
@@ -168,7 +168,7 @@ func (m *mortal) signersOf(name string, purpose pki.Purpose) pki.Signers {
 }
 
 // served: one CA of each purpose was made and no more, one user at most is left, and certificates are as they should be.
-func served(m *mortal, name, _ string) {
+func served(m *deathStage, name, _ string) {
 	m.t.Helper()
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
 		if signers := m.signersOf(name, purpose); len(signers) != 1 || signers[0].Generation != 1 {
@@ -195,7 +195,7 @@ func served(m *mortal, name, _ string) {
 }
 
 // created: served, with one key and certificate of each purpose and nothing else in the Secret of the CAs.
-func created(m *mortal, name, ns string) {
+func created(m *deathStage, name, ns string) {
 	m.t.Helper()
 	served(m, name, ns)
 	want := []string{"client-1.crt", "client-1.key", "client-1.published", "clients", "serving-1.crt", "serving-1.key", "serving-1.published"}
@@ -205,7 +205,7 @@ func created(m *mortal, name, ns string) {
 }
 
 // rotated: a later CA of each purpose signs, the first is gone, and there are no more than two.
-func rotated(m *mortal, name, ns string) {
+func rotated(m *deathStage, name, ns string) {
 	m.t.Helper()
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
 		if signers := m.signersOf(name, purpose); len(signers) > 3 || signers[0].Generation < 2 {
@@ -218,7 +218,7 @@ func rotated(m *mortal, name, ns string) {
 }
 
 // changed: all that the spec says now has come, and the CAs are the same.
-func changed(m *mortal, name, ns string) {
+func changed(m *deathStage, name, ns string) {
 	m.t.Helper()
 	served(m, name, ns)
 	args := m.args(name)
@@ -234,7 +234,7 @@ func changed(m *mortal, name, ns string) {
 }
 
 // revoked: what was issued is gone from the tenant's Secret, where nothing else was touched, and proxies refuse it.
-func revoked(m *mortal, name, ns string) {
+func revoked(m *deathStage, name, ns string) {
 	m.t.Helper()
 	if data := m.secret(ns, "client").Data; len(data) != 1 || string(data["other"]) != "kept" {
 		m.t.Errorf("the Secret that is named no more has %d keys", len(data))
@@ -249,7 +249,7 @@ func revoked(m *mortal, name, ns string) {
 }
 
 // renamed: the Secret has a certificate of a client that is not the one which was revoked.
-func renamed(m *mortal, name, ns string) {
+func renamed(m *deathStage, name, ns string) {
 	m.t.Helper()
 	block, _ := pem.Decode(m.secret(ns, "client").Data["tls.crt"])
 	if block == nil {
@@ -264,7 +264,7 @@ func renamed(m *mortal, name, ns string) {
 }
 
 // nothingOf: nothing of the tenant is left, in Kubernetes or in the core, and what is alongside it is.
-func nothingOf(m *mortal, name, ns string) {
+func nothingOf(m *deathStage, name, ns string) {
 	m.t.Helper()
 	if owner := m.recordOf(name); owner != (operator.Owner{}) {
 		m.t.Errorf("the record is left: %+v", owner)
@@ -287,7 +287,7 @@ func nothingOf(m *mortal, name, ns string) {
 }
 
 // retained: the data is as it was, its record says whose it was, and nothing of it is left in Kubernetes.
-func retained(m *mortal, name, ns string) {
+func retained(m *deathStage, name, ns string) {
 	m.t.Helper()
 	if owner := m.recordOf(name); !owner.Released {
 		m.t.Errorf("%+v", owner)
@@ -301,7 +301,7 @@ func retained(m *mortal, name, ns string) {
 	objectsGone(m, name, ns)
 }
 
-func objectsGone(m *mortal, name, ns string) {
+func objectsGone(m *deathStage, name, ns string) {
 	m.t.Helper()
 	if !m.gone(name) {
 		m.t.Errorf("it is still there: %s", m.conditions(name))
@@ -324,29 +324,28 @@ func objectsGone(m *mortal, name, ns string) {
 }
 
 // play tells a story with an operator that dies as f says, and returns what it wrote if it did not die at all.
-func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []string, died int) {
+func (m *deathStage) play(t *testing.T, name string, s story, f fate) (writes []string, died int) {
 	t.Helper()
 	m.faults = nil
 	ns := m.tenantOf()
 	m.storage(name, toTenant(ns, s.spec))
 	if s.settled {
-		m.born(0, false)
+		m.start(cluster.Death{})
 		none := 0
 		m.settle(name, &none, nil)
 	}
-	at, after := f(0)
-	m.born(at, after)
+	m.start(f(0))
 	m.watch(name)
 	due := time.Duration(0)
 	for _, act := range s.acts {
 		act(m, name, ns, due)
 		due = m.settle(name, &died, f)
 	}
-	writes, _ = m.life.told()
+	writes = m.program.Load().Done()
 	if !m.gone(name) {
 		m.quiet(name)
 	}
-	m.born(0, false)
+	m.start(cluster.Death{})
 	s.end(m, name, ns)
 	for i, fault := range m.faults {
 		if i < 5 {
@@ -356,14 +355,17 @@ func (m *mortal) play(t *testing.T, name string, s story, f fate) (writes []stri
 	return writes, died
 }
 
+// undying is the fate of an operator that goes on for as long as the story does.
+func undying(int) cluster.Death { return cluster.Death{} }
+
 // tell plays a story on a cluster: undisturbed, and with an operator that dies after each of its writes, which leaves the same as one that dies before each
 // second one. On simulated clusters it plays it with one that dies once, before or after one of the writes: in CI at a few of them, at night at each.
-func tell(t *testing.T, on *cluster.Cluster, stem string, s story, start func(*cluster.Cluster) *mortal) {
+func tell(t *testing.T, on *cluster.Cluster, stem string, s story, start func(*cluster.Cluster) *deathStage) {
 	t.Helper()
 	m := start(on)
-	writes, _ := m.play(t, stem+"-0", s, func(int) (int, bool) { return 0, false })
+	writes, _ := m.play(t, stem+"-0", s, undying)
 	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
-	if _, died := m.play(t, stem+"-every", s, func(int) (int, bool) { return 1, true }); died < len(writes)/2 {
+	if _, died := m.play(t, stem+"-every", s, func(int) cluster.Death { return cluster.Death{Write: 1, After: true} }); died < len(writes)/2 {
 		t.Errorf("%d deaths, though there are %d writes", died, len(writes))
 	}
 	points := cases.Rand(t).Perm(2 * len(writes))
@@ -372,19 +374,19 @@ func tell(t *testing.T, on *cluster.Cluster, stem string, s story, start func(*c
 		m = start(cluster.New(t, definition(t)))
 	}
 	for _, point := range points {
-		n, after := 1+point/2, point%2 == 1
-		name := fmt.Sprintf("%s-at-%d-%t", stem, n, after)
-		_, died := m.play(t, name, s, func(process int) (int, bool) {
-			if process > 0 {
-				return 0, false
+		death := cluster.Death{Write: 1 + point/2, After: point%2 == 1}
+		name := fmt.Sprintf("%s-at-%d-%t", stem, death.Write, death.After)
+		_, died := m.play(t, name, s, func(program int) cluster.Death {
+			if program > 0 {
+				return cluster.Death{}
 			}
-			return n, after
+			return death
 		})
 		if died != 1 {
 			t.Errorf("%s: %d deaths", name, died)
 		}
 		if t.Failed() {
-			t.Fatalf("the death was at write %d (after it: %t), which is %s undisturbed", n, after, writes[n-1])
+			t.Fatalf("it died %s, which is %s undisturbed", death, writes[death.Write-1])
 		}
 	}
 }
@@ -401,15 +403,15 @@ func TestDeathAtAnyWrite(t *testing.T) {
 	for name, s := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(t, server(t), stem(name), s, func(c *cluster.Cluster) *mortal { return newMortal(t, c, strings.HasSuffix(name, withUsers)) })
+			tell(t, server(t), stem(name), s, func(c *cluster.Cluster) *deathStage { return newDeathStage(t, c, strings.HasSuffix(name, withUsers)) })
 		})
 	}
 	if cases.Number(t, 1, 0, 0) == 1 {
 		name := cases.Sample(t, 1, slices.Sorted(maps.Keys(all))...)[0]
 		t.Run(name+", on a real API server", func(t *testing.T) {
 			t.Parallel()
-			m := newMortal(t, realServer(t), strings.HasSuffix(name, withUsers))
-			m.play(t, stem(name)+"-real", all[name], func(int) (int, bool) { return 0, false })
+			m := newDeathStage(t, realServer(t), strings.HasSuffix(name, withUsers))
+			m.play(t, stem(name)+"-real", all[name], undying)
 		})
 	}
 }
@@ -419,7 +421,7 @@ const withUsers = ", with users"
 
 // stem makes a name of a story's.
 func stem(story string) string {
-	return "mortal-" + strings.Trim(strings.Map(func(r rune) rune {
+	return "story-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
 			return r
 		}

@@ -22,7 +22,7 @@ import (
 // not lose its keys, loses their values.
 func TestADeletionWaitsForTheLastPod(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns, name := g.tenant(), "leaving"
 	must.Do(t, g.admin.Delete(t.Context(), secretOf(ns, "client", nil)))
 	typed := secretOf(ns, "client", map[string][]byte{"tls.crt": nil, "tls.key": nil})
@@ -59,7 +59,7 @@ func TestADeletionWaitsForTheLastPod(t *testing.T) {
 // being lost: its etcd users, its role, its record and its keys stay.
 func TestADeletionLeavesTheUsersOfTheOwner(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.enableAuth()
 	g.newAuthOperator()
 	name := "same-name"

@@ -17,7 +17,7 @@ import (
 // A certificate that expires while its EtcdStorage waits for its turn makes Ready False without a reconcile, once; the reconcile that renews it makes it True.
 func TestAnExpiredCertificateIsReported(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "expiring"
 	g.storage(name, "{servingCertificateValidity: 10m}")
 	g.sync(name)

@@ -28,7 +28,7 @@ import (
 )
 
 // record reads the tenant's record in the core; it returns false if there is none.
-func (g *rig) record(name string, into *operator.Owner) bool {
+func (g *stage) record(name string, into *operator.Owner) bool {
 	g.t.Helper()
 	answer := must.Get(g.root.Get(g.t.Context(), operator.OwnersPrefix+name)).Or(g.t)
 	if len(answer.Kvs) == 0 {
@@ -38,7 +38,7 @@ func (g *rig) record(name string, into *operator.Owner) bool {
 	return true
 }
 
-func (g *rig) leases() []clientv3.LeaseID {
+func (g *stage) leases() []clientv3.LeaseID {
 	g.t.Helper()
 	answer := must.Get(g.root.Leases(g.t.Context())).Or(g.t)
 	var out []clientv3.LeaseID
@@ -52,7 +52,7 @@ func (g *rig) leases() []clientv3.LeaseID {
 // overlaps. Anyone who says so gets it, with the lease space that its leases have.
 func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.storage("kept", "{}")
 	g.sync("kept")
 	g.put("/kept/a", "/kept/b")
@@ -89,7 +89,7 @@ func TestRetainedDataIsNotTakenOverByChance(t *testing.T) {
 	}
 }
 
-func (g *rig) patch(name, patch string) {
+func (g *stage) patch(name, patch string) {
 	g.t.Helper()
 	o := &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	must.Do(g.t, g.admin.Patch(g.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
@@ -98,7 +98,7 @@ func (g *rig) patch(name, patch string) {
 // What is of somebody else and in the way is reported and left as it is; the other objects are made, and a tenant alongside it is served.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns := g.tenant()
 	name := "foreign"
 	for _, ref := range operator.Refs(name) {
@@ -158,7 +158,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	crd, anything := definition(t), true
 	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything}
-	g := newRig(t, cluster.Own(t, crd))
+	g := newStage(t, cluster.Own(t, crd))
 	g.storage("bad", "{signingCertificateValidity: 1hgarbage}")
 	g.storage("worse", "{replicas: many, prefix: 7}")
 	g.storage("short", "{signingCertificateValidity: 1h, servingCertificateValidity: 2h}")
@@ -195,7 +195,7 @@ func TestAMalformedObjectHarmsNoOther(t *testing.T) {
 // The operator writes to no ConfigMap and Secret that nobody granted it, least of all to those of other tenants in its own namespace (S17).
 func TestNoConfusedDeputy(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, realServer(t))
+	g := newStage(t, realServer(t))
 	ns := g.tenant()
 	g.storage("victim", toTenant(ns, ""))
 	g.sync("victim")
@@ -228,7 +228,7 @@ func TestNoConfusedDeputy(t *testing.T) {
 const inVain = time.Second
 
 // patience makes the operator connect to the core again, for calls that may take so long.
-func (g *rig) patience(d time.Duration) {
+func (g *stage) patience(d time.Duration) {
 	c := g.r.Core
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ func (g *rig) patience(d time.Duration) {
 // are, it is asked once in a while and not for each; with other credentials at once. Afterwards all goes on.
 func TestTheCoreIsAwayAndComesBack(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns, names := g.tenant(), []string{"tired-a", "tired-b", "tired-c"}
 	g.storage(names[0], toTenant(ns, ""))
 	for _, name := range names[1:] {

@@ -26,7 +26,7 @@ func (silentClient) Get(context.Context, client.ObjectKey, client.Object, ...cli
 // within a minute, and no others; and the look puts it right.
 func TestWhatIsNotWatchedIsNoticed(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	names := []string{"glanced-a", "glanced-b"}
 	spaces := []string{g.tenant(), g.tenant()}
 	for i, name := range names {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,8 +43,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// rig is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
-type rig struct {
+// stage is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
+type stage struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
 	admin     client.Client // of the cluster
@@ -79,9 +78,9 @@ func realServer(t *testing.T) *cluster.Cluster {
 	return cluster.On(t, controlplane.Shared(t), definition(t))
 }
 
-func newRig(t *testing.T, cluster *cluster.Cluster) *rig {
+func newStage(t *testing.T, cluster *cluster.Cluster) *stage {
 	t.Helper()
-	g := &rig{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
+	g := &stage{t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))} // real peers check the certificates
 	scheme, err := NewScheme()
 	must.Do(t, err)
 	must.Do(t, rbacv1.AddToScheme(scheme))
@@ -111,7 +110,7 @@ func actingAs(cluster *cluster.Cluster, user string) *rest.Config {
 }
 
 // grant gives the operator the rights that it says it needs, and no others.
-func (g *rig) grant(user string) {
+func (g *stage) grant(user string) {
 	g.t.Helper()
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
 	roles := rights.EtcdStorage().Roles()
@@ -128,12 +127,12 @@ func (g *rig) grant(user string) {
 	}
 }
 
-func (g *rig) create(o client.Object) {
+func (g *stage) create(o client.Object) {
 	g.t.Helper()
 	must.Do(g.t, g.admin.Create(g.t.Context(), o))
 }
 
-func (g *rig) newNamespace(stem string) string {
+func (g *stage) newNamespace(stem string) string {
 	g.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: stem}}
 	g.create(ns)
@@ -141,7 +140,7 @@ func (g *rig) newNamespace(stem string) string {
 }
 
 // startCore puts the credentials of a core that wants client certificates where the operator looks for them.
-func (g *rig) startCore() {
+func (g *stage) startCore() {
 	g.t.Helper()
 	g.etcd, g.authority = testkit.LendTLSEtcd(g.t, "storage-proxies")
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
@@ -152,7 +151,7 @@ func (g *rig) startCore() {
 }
 
 // newOperator is the operator of a process that has just started.
-func (g *rig) newOperator() *Reconciler {
+func (g *stage) newOperator() *Reconciler {
 	g.t.Helper()
 	cluster, user, err := Identity(g.t.Context(), g.operator)
 	must.Do(g.t, err)
@@ -176,7 +175,7 @@ func (g *rig) newOperator() *Reconciler {
 var names sync.Map
 
 // storage creates an EtcdStorage.
-func (g *rig) storage(name, spec string) {
+func (g *stage) storage(name, spec string) {
 	g.t.Helper()
 	test, _, _ := strings.Cut(g.t.Name(), "/")
 	if other, taken := names.LoadOrStore(g.cluster.Config.Host+"/"+name, test); taken && other != test {
@@ -190,7 +189,7 @@ func (g *rig) storage(name, spec string) {
 }
 
 // discard removes an EtcdStorage without any operator: each operator reads those of all tests.
-func (g *rig) discard(o *unstructured.Unstructured) {
+func (g *stage) discard(o *unstructured.Unstructured) {
 	ctx := context.WithoutCancel(g.t.Context())
 	err := g.admin.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	if err == nil {
@@ -202,7 +201,7 @@ func (g *rig) discard(o *unstructured.Unstructured) {
 }
 
 // pass makes rounds, as the queue does, until one makes no step.
-func (g *rig) pass(name string) (last reconcile.Result) {
+func (g *stage) pass(name string) (last reconcile.Result) {
 	g.t.Helper()
 	for range 60 {
 		if last = g.r.rounds.Once(g.t.Context(), name); last.Next != again {
@@ -214,7 +213,7 @@ func (g *rig) pass(name string) (last reconcile.Result) {
 }
 
 // once is one pass that does not fail.
-func (g *rig) once(name string) (result reconcile.Result) {
+func (g *stage) once(name string) (result reconcile.Result) {
 	g.t.Helper()
 	if result = g.pass(name); result.Failed {
 		g.t.Fatalf("a round of EtcdStorage %s failed: %s", name, g.conditions(name))
@@ -223,7 +222,7 @@ func (g *rig) once(name string) (result reconcile.Result) {
 }
 
 // sync reconciles until nothing is under way.
-func (g *rig) sync(name string) {
+func (g *stage) sync(name string) {
 	g.t.Helper()
 	for range 10 {
 		if next := g.once(name).Next; next == 0 || next > g.r.Timing.Poll { // a conflict is looked at sooner than that
@@ -233,7 +232,7 @@ func (g *rig) sync(name string) {
 	g.t.Fatalf("EtcdStorage %s does not settle: %s", name, g.conditions(name))
 }
 
-func (g *rig) get(name string) *v1alpha1.EtcdStorage {
+func (g *stage) get(name string) *v1alpha1.EtcdStorage {
 	g.t.Helper()
 	out := &v1alpha1.EtcdStorage{}
 	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, out))
@@ -241,7 +240,7 @@ func (g *rig) get(name string) *v1alpha1.EtcdStorage {
 }
 
 // conditions are for people.
-func (g *rig) conditions(name string) string {
+func (g *stage) conditions(name string) string {
 	var out []string
 	for _, c := range g.get(name).Status.Conditions {
 		out = append(out, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
@@ -250,7 +249,7 @@ func (g *rig) conditions(name string) string {
 }
 
 // expect checks a condition; the message must contain part.
-func (g *rig) expect(name, kind string, status metav1.ConditionStatus, reason, part string) {
+func (g *stage) expect(name, kind string, status metav1.ConditionStatus, reason, part string) {
 	g.t.Helper()
 	c := meta.FindStatusCondition(g.get(name).Status.Conditions, kind)
 	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, part) {
@@ -258,14 +257,14 @@ func (g *rig) expect(name, kind string, status metav1.ConditionStatus, reason, p
 	}
 }
 
-func (g *rig) secret(namespace, name string) *corev1.Secret {
+func (g *stage) secret(namespace, name string) *corev1.Secret {
 	g.t.Helper()
 	out := &corev1.Secret{}
 	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out))
 	return out
 }
 
-func (g *rig) configMap(namespace, name string) *corev1.ConfigMap {
+func (g *stage) configMap(namespace, name string) *corev1.ConfigMap {
 	g.t.Helper()
 	out := &corev1.ConfigMap{}
 	must.Do(g.t, g.admin.Get(g.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, out))
@@ -273,7 +272,7 @@ func (g *rig) configMap(namespace, name string) *corev1.ConfigMap {
 }
 
 // tenant is a namespace with an empty ConfigMap and Secret on which the operator has rights.
-func (g *rig) tenant() string {
+func (g *stage) tenant() string {
 	g.t.Helper()
 	ns := g.newNamespace("tenant-")
 	g.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca", Namespace: ns}, Data: map[string]string{"other": "kept"}})
@@ -295,7 +294,7 @@ func toTenant(ns, more string) string {
 }
 
 // state is every object of the operator's namespace and of the others, the EtcdStorage and the core, so that a write shows.
-func (g *rig) state(name string, namespaces ...string) string {
+func (g *stage) state(name string, namespaces ...string) string {
 	g.t.Helper()
 	var out []string
 	kinds := []schema.GroupVersionKind{}
@@ -321,7 +320,7 @@ func (g *rig) state(name string, namespaces ...string) string {
 }
 
 // deployed lets the Deployment have its proxies, as kube-controller-manager would.
-func (g *rig) deployed(name string) {
+func (g *stage) deployed(name string) {
 	g.t.Helper()
 	d := &unstructured.Unstructured{}
 	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
@@ -337,7 +336,7 @@ func (g *rig) deployed(name string) {
 }
 
 // args are the flags of the Deployment's proxy.
-func (g *rig) args(name string) []string {
+func (g *stage) args(name string) []string {
 	g.t.Helper()
 	d := &unstructured.Unstructured{}
 	d.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
@@ -348,19 +347,19 @@ func (g *rig) args(name string) []string {
 }
 
 // delete deletes an EtcdStorage and lets the operator finish.
-func (g *rig) delete(name string) {
+func (g *stage) delete(name string) {
 	g.t.Helper()
 	must.Do(g.t, g.admin.Delete(g.t.Context(), &v1alpha1.EtcdStorage{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	g.sync(name)
 }
 
-func (g *rig) gone(name string) bool {
+func (g *stage) gone(name string) bool {
 	err := g.admin.Get(g.t.Context(), types.NamespacedName{Name: name}, &v1alpha1.EtcdStorage{})
 	return apierrors.IsNotFound(err)
 }
 
 // put writes keys into the core.
-func (g *rig) put(keys ...string) {
+func (g *stage) put(keys ...string) {
 	g.t.Helper()
 	for _, key := range keys {
 		must.Get(g.root.Put(g.t.Context(), key, "value of "+key)).Or(g.t)
@@ -368,7 +367,7 @@ func (g *rig) put(keys ...string) {
 }
 
 // keys are those under a prefix in the core.
-func (g *rig) keys(prefix string) []string {
+func (g *stage) keys(prefix string) []string {
 	g.t.Helper()
 	answer := must.Get(g.root.Get(g.t.Context(), prefix, clientv3.WithPrefix())).Or(g.t)
 	var out []string
@@ -377,5 +376,3 @@ func (g *rig) keys(prefix string) []string {
 	}
 	return out
 }
-
-var errDead = errors.New("the process was killed")

@@ -22,7 +22,7 @@ import (
 )
 
 // smallCore is an etcd with a database of at most 8 MiB, in place of the core.
-func (g *rig) smallCore() *testkit.Etcd {
+func (g *stage) smallCore() *testkit.Etcd {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
 	files := testkit.NewTLSFolder(g.t, g.authority.Issue(g.t, testkit.Leaf{}), g.authority.PEM)
@@ -69,7 +69,7 @@ func fill(t *testing.T, core *testkit.Etcd, key string) {
 // metrics. The members are asked once for all tenants.
 func TestACoreWithoutSpaceIsReported(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	core := g.smallCore()
 	g.at(core)
 	registry := prometheus.NewRegistry()

@@ -27,7 +27,7 @@ import (
 // broken lists what must hold at every instant of a tenant's life and does not: pairs that are published validate against all bundles that are; a
 // prefix has one owner; what is made for a tenant has a finalizer that will undo it; a Deployment has what its pods mount, and the etcd user that they
 // log in as.
-func (g *rig) broken(name string) []string {
+func (g *stage) broken(name string) []string {
 	ctx := context.WithoutCancel(g.t.Context())
 	storage := &v1alpha1.EtcdStorage{}
 	err := g.admin.Get(ctx, types.NamespacedName{Name: name}, storage)
@@ -39,7 +39,7 @@ func (g *rig) broken(name string) []string {
 }
 
 // find reads an object's data; nil if there is none.
-func (g *rig) find(ctx context.Context, kind, namespace, name string) (map[string][]byte, error) {
+func (g *stage) find(ctx context.Context, kind, namespace, name string) (map[string][]byte, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if kind == operator.KindSecret {
 		o := &corev1.Secret{}
@@ -55,7 +55,7 @@ func (g *rig) find(ctx context.Context, kind, namespace, name string) (map[strin
 	return out, err
 }
 
-func (g *rig) brokenPairs(ctx context.Context, storage *v1alpha1.EtcdStorage, name string) (out []string) {
+func (g *stage) brokenPairs(ctx context.Context, storage *v1alpha1.EtcdStorage, name string) (out []string) {
 	type where struct{ kind, namespace, name, key string }
 	check := func(bundles, pairs []where, options x509.VerifyOptions) {
 		for _, b := range bundles {
@@ -102,7 +102,7 @@ func validates(now time.Time, pair map[string][]byte, bundle []byte, options x50
 }
 
 // ownersNow are the records of all tenants in the core.
-func (g *rig) ownersNow(ctx context.Context) (out []operator.Owner, err error) {
+func (g *stage) ownersNow(ctx context.Context) (out []operator.Owner, err error) {
 	answer, err := g.root.Get(ctx, operator.OwnersPrefix, clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (g *rig) ownersNow(ctx context.Context) (out []operator.Owner, err error) {
 	return out, nil
 }
 
-func (g *rig) brokenOwners(ctx context.Context, storage *v1alpha1.EtcdStorage) (out []string) {
+func (g *stage) brokenOwners(ctx context.Context, storage *v1alpha1.EtcdStorage) (out []string) {
 	owners, err := g.ownersNow(ctx)
 	if err != nil {
 		return []string{err.Error()}
@@ -137,7 +137,7 @@ func (g *rig) brokenOwners(ctx context.Context, storage *v1alpha1.EtcdStorage) (
 	return out
 }
 
-func (g *rig) brokenDeployment(ctx context.Context, name string) (out []string) {
+func (g *stage) brokenDeployment(ctx context.Context, name string) (out []string) {
 	d, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Get(ctx, operator.ProxyName(name), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

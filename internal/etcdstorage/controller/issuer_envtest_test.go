@@ -25,7 +25,7 @@ const fromIssuer = ", issuerRef: {name: root, kind: ClusterIssuer}, signingCerti
 // From no cert-manager at all to a tenant that is served, and what is said on the way; a Certificate of somebody else is left alone.
 func TestAnIssuerOnTheWay(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, cluster.Own(t, definition(t))) // one that serves no Certificates
+	g := newStage(t, cluster.Own(t, definition(t))) // one that serves no Certificates
 	ns, name := g.tenant(), "issued"
 	g.storage(name, toTenant(ns, fromIssuer))
 	g.sync(name)
@@ -80,7 +80,7 @@ func TestAnIssuerOnTheWay(t *testing.T) {
 }
 
 // quiet makes sure that another look writes nothing.
-func quiet(t *testing.T, g *rig, name, ns string) {
+func quiet(t *testing.T, g *stage, name, ns string) {
 	t.Helper()
 	before := g.state(name, ns)
 	g.sync(name)
@@ -90,15 +90,15 @@ func quiet(t *testing.T, g *rig, name, ns string) {
 }
 
 // storiesWithIssuer are those of tenants whose CAs come from cert-manager, which works whenever the operator has come to an end.
-func storiesWithIssuer(cm func(*mortal) *certManager) map[string]story {
-	type act = func(*mortal, string, string, time.Duration)
-	work := func(m *mortal, _, _ string, _ time.Duration) { cm(m).work() }
-	turn := func(m *mortal, _, _ string, due time.Duration) { m.clock.Step(due); cm(m).work() }
-	own := func(m *mortal, name, _ string, _ time.Duration) { m.patch(name, `{"spec":{"issuerRef":null}}`) }
-	other := func(m *mortal, name, _ string, _ time.Duration) {
+func storiesWithIssuer(cm func(*deathStage) *certManager) map[string]story {
+	type act = func(*deathStage, string, string, time.Duration)
+	work := func(m *deathStage, _, _ string, _ time.Duration) { cm(m).work() }
+	turn := func(m *deathStage, _, _ string, due time.Duration) { m.clock.Step(due); cm(m).work() }
+	own := func(m *deathStage, name, _ string, _ time.Duration) { m.patch(name, `{"spec":{"issuerRef":null}}`) }
+	other := func(m *deathStage, name, _ string, _ time.Duration) {
 		m.patch(name, `{"spec":{"issuerRef":{"name":"root","kind":"ClusterIssuer"}}}`)
 	}
-	leave := func(m *mortal, name, _ string, _ time.Duration) {
+	leave := func(m *deathStage, name, _ string, _ time.Duration) {
 		must.Do(m.t, m.admin.Delete(m.t.Context(), m.get(name)))
 	}
 	return map[string]story{
@@ -107,7 +107,7 @@ func storiesWithIssuer(cm func(*mortal) *certManager) map[string]story {
 			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true, end: back,
 			acts: slices.Concat([]act{other, work}, slices.Repeat([]act{turn}, 4), []act{own}, slices.Repeat([]act{turn}, 5)),
 		},
-		"deletion": {spec: fromIssuer, acts: []act{nothing, work, leave}, end: func(m *mortal, name, _ string) {
+		"deletion": {spec: fromIssuer, acts: []act{nothing, work, leave}, end: func(m *deathStage, name, _ string) {
 			for _, ref := range operator.IssuerRefs(name) {
 				if m.has(ref) {
 					m.t.Errorf("%s is left", ref)
@@ -117,7 +117,7 @@ func storiesWithIssuer(cm func(*mortal) *certManager) map[string]story {
 	}
 }
 
-func (m *mortal) has(ref operator.Ref) bool {
+func (m *deathStage) has(ref operator.Ref) bool {
 	m.t.Helper()
 	o, err := m.r.get(m.t.Context(), gvkOf(ref), m.namespace, ref.Name)
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *mortal) has(ref operator.Ref) bool {
 }
 
 // renewed: later CAs of the issuer sign, all of them came from it, and the first ones are gone.
-func renewed(m *mortal, name, ns string) {
+func renewed(m *deathStage, name, ns string) {
 	m.t.Helper()
 	rotated(m, name, ns)
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
@@ -143,7 +143,7 @@ func renewed(m *mortal, name, ns string) {
 }
 
 // back: the last CA is the operator's own again, and nothing is left of the issuer.
-func back(m *mortal, name, _ string) {
+func back(m *deathStage, name, _ string) {
 	m.t.Helper()
 	for _, purpose := range []pki.Purpose{pki.Serving, pki.Client} {
 		signers := m.signersOf(name, purpose)
@@ -162,12 +162,12 @@ func back(m *mortal, name, _ string) {
 // that is published validates against the bundles that are.
 func TestDeathAtAnyWriteWithAnIssuer(t *testing.T) {
 	t.Parallel()
-	for name, s := range storiesWithIssuer(func(m *mortal) *certManager { return &certManager{rig: m.rig} }) {
+	for name, s := range storiesWithIssuer(func(m *deathStage) *certManager { return &certManager{stage: m.stage} }) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(t, server(t), stem(name)+"-i", s, func(c *cluster.Cluster) *mortal {
-				m := newMortal(t, c, false)
-				installCertManager(t, m.rig)
+			tell(t, server(t), stem(name)+"-i", s, func(c *cluster.Cluster) *deathStage {
+				m := newDeathStage(t, c, false)
+				installCertManager(t, m.stage)
 				return m
 			})
 		})

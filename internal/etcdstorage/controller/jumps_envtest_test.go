@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // The clock jumps around the ends of certificates and CAs, forwards and backwards, and the core is away for some of it. Whatever is issued is valid at that
@@ -22,10 +23,10 @@ import (
 // order, and a second one writes nothing.
 func TestTheClockJumps(t *testing.T) {
 	t.Parallel()
-	m := newMortal(t, server(t), false)
+	m := newDeathStage(t, server(t), false)
 	ns, name := m.tenantOf(), "jumpy"
 	m.storage(name, toTenant(ns, ", signingCertificateValidity: 240h, servingCertificateValidity: 90h, clientCertificateValidity: 60h"))
-	m.born(0, false)
+	m.start(cluster.Death{})
 	none := 0
 	m.settle(name, &none, nil)
 	// A certificate begins an hour before it is made, so that a clock may be behind by that; and it is renewed after two thirds of its life.
@@ -43,15 +44,15 @@ func TestTheClockJumps(t *testing.T) {
 		}
 		m.clock.Step(time.Duration(jump.hours * float64(time.Hour)))
 		m.faults = nil
-		m.born(0, false)
-		m.life.look = func(write string) {
+		m.start(cluster.Death{})
+		m.program.Load().Look(func(write string) {
 			issued := strings.HasSuffix(write, "-server-cert") || strings.HasSuffix(write, "/secrets/client")
 			for _, problem := range m.brokenPairs(context.WithoutCancel(t.Context()), m.get(name), name) {
 				if place, _, _ := strings.Cut(strings.TrimPrefix(problem, "the pair in "), " "); !jump.beyond || issued && strings.HasSuffix(write, place[strings.Index(place, "/"):]) {
 					m.faults = append(m.faults, fmt.Sprintf("after %s: %s", write, problem))
 				}
 			}
-		}
+		})
 		m.settle(name, &none, nil)
 		if !jump.away {
 			m.quiet(name)
@@ -63,7 +64,7 @@ func TestTheClockJumps(t *testing.T) {
 			m.expect(name, v1alpha1.ConditionCoreReachable, metav1.ConditionFalse, "CoreUnreachable", "")
 			m.etcd.Restart(t)
 			m.patience = 0
-			m.born(0, false)
+			m.start(cluster.Death{})
 			testkit.Eventually(t, "the core to answer", func() string {
 				m.clock.Step(m.r.Timing.rest()) // it is left alone for so long
 				m.settle(name, &none, nil)
@@ -89,7 +90,7 @@ func (blind) List(context.Context, client.ObjectList, ...client.ListOption) erro
 // their prefix, and in the end one is served and the other says why it is not.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
-	m := newMortal(t, server(t), false)
+	m := newDeathStage(t, server(t), false)
 	names := []string{"rival-a", "rival-b"}
 	m.storage(names[0], "{prefix: /rival/x/}")
 	m.storage(names[1], "{prefix: /rival/x/y/}")
@@ -99,12 +100,12 @@ func TestNeverTwoOwners(t *testing.T) {
 			t.Fatalf("they do not settle: %s\n%s", m.conditions(names[0]), m.conditions(names[1]))
 		}
 		name := names[turn%2]
-		m.born(1, turn%3 > 0)
+		m.start(cluster.Death{Write: 1, After: turn%3 > 0})
 		m.watch(name)
 		m.r.Reader = blind{m.r.Reader}
 		m.pass(name) // dies, or waits
 		quiet++
-		if _, dead := m.life.told(); dead {
+		if m.program.Load().Died() {
 			quiet = 0
 		}
 	}

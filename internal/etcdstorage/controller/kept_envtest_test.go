@@ -36,7 +36,7 @@ func ordered(w operator.World) operator.World {
 // What a reconcile keeps after it has made a tenant, with a user in the core, is what another process would read.
 func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.enableAuth()
 	g.r.Timing.Settle = 15 * time.Second
 	name := "read-before"
@@ -59,7 +59,7 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 // since; what is not watched is read again when a glance finds another version, and when the while is over.
 func TestHowLongWhatWasReadIsUsed(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.r.Timing.Settle = 15 * time.Second
 	name, ns := "settling", g.tenant()
 	g.storage(name, toTenant(ns, ""))

@@ -30,7 +30,7 @@ import (
 // to S21 of the facts, that it is not here.
 
 // end is the end of the certificate in a Secret.
-func (g *rig) end(namespace, name string) time.Time {
+func (g *stage) end(namespace, name string) time.Time {
 	g.t.Helper()
 	data := g.secret(namespace, name).Data
 	pair := must.Get(tls.X509KeyPair(data["tls.crt"], data["tls.key"])).Or(g.t)
@@ -41,7 +41,7 @@ func (g *rig) end(namespace, name string) time.Time {
 // for servers).
 func TestEachCertificateIsRenewedInItsOwnTime(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns, name := g.tenant(), "own-time"
 	g.storage(name, toTenant(ns, ", signingCertificateValidity: 1000h, servingCertificateValidity: 90h, clientCertificateValidity: 30h"))
 	g.sync(name)
@@ -63,7 +63,7 @@ func TestEachCertificateIsRenewedInItsOwnTime(t *testing.T) {
 }
 
 // proxyProcess is a proxy of a tenant as a process, with the flags of the Deployment; tenant and health are where it listens.
-func (g *rig) proxyProcess(name string) (process *testkit.Process, tenant, health string) {
+func (g *stage) proxyProcess(name string) (process *testkit.Process, tenant, health string) {
 	g.t.Helper()
 	tenant, health = testkit.FreeAddress(g.t), testkit.FreeAddress(g.t)
 	args := g.localArgs(name, map[string]string{"--listen-address": tenant, "--health-address": health, "--metrics-address": "0", "--drain-delay": "0s"})
@@ -73,7 +73,7 @@ func (g *rig) proxyProcess(name string) (process *testkit.Process, tenant, healt
 }
 
 // localArgs are the flags of the Deployment, with what it mounts in folders here, and other values for some.
-func (g *rig) localArgs(name string, other map[string]string) []string {
+func (g *stage) localArgs(name string, other map[string]string) []string {
 	g.t.Helper()
 	deployment, err := g.cluster.Client.AppsV1().Deployments(g.namespace).Get(g.t.Context(), operator.ProxyName(name), metav1.GetOptions{})
 	must.Do(g.t, err)
@@ -98,7 +98,7 @@ func (g *rig) localArgs(name string, other map[string]string) []string {
 }
 
 // mount writes what a volume holds into a folder, as a kubelet does.
-func (g *rig) mount(v corev1.Volume) string {
+func (g *stage) mount(v corev1.Volume) string {
 	g.t.Helper()
 	folder := testkit.TLSFolder(g.t.TempDir())
 	switch {
@@ -123,7 +123,7 @@ func (g *rig) mount(v corev1.Volume) string {
 }
 
 // delivered is what a client of the tenant makes of a Secret and a ConfigMap that it got.
-func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
+func (g *stage) delivered(name, ns, configMap, secret string) *tls.Config {
 	g.t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(g.configMap(ns, configMap).Data[v1alpha1.ServingCAKey]))
@@ -136,7 +136,7 @@ func (g *rig) delivered(name, ns, configMap, secret string) *tls.Config {
 // each, which proxies learned at their start alone). What proxies say of themselves is theirs: the endpoint, and no metrics of the core's (S19, S21).
 func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 	t.Parallel()
-	m := newMortal(t, server(t), false)
+	m := newDeathStage(t, server(t), false)
 	ns, name := m.tenantOf(), "delivered-twice"
 	m.storage(name, toTenant(ns, ", clientCertificateValidity: 3h"))
 	m.sync(name)
@@ -175,7 +175,7 @@ func TestProxiesAreNotRestartedForCertificates(t *testing.T) {
 }
 
 // noMetrics asks the tenant's port for what etcd's gRPC proxy serves there.
-func (g *rig) noMetrics(address string, config *tls.Config) {
+func (g *stage) noMetrics(address string, config *tls.Config) {
 	g.t.Helper()
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		own := config.Clone()
@@ -199,7 +199,7 @@ func (g *rig) noMetrics(address string, config *tls.Config) {
 // spoke plaintext to a port with TLS).
 func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "probed"
 	g.storage(name, "{}")
 	g.sync(name)
@@ -239,7 +239,7 @@ func TestTheProbesOfTheDeploymentAnswer(t *testing.T) {
 // A proxy holds no more than it needs: of the core's credentials the pair alone, no token of Kubernetes, no rights (S17).
 func TestWhatAProxyHolds(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "holds"
 	data := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	data["password-of-somebody"] = []byte("secret")

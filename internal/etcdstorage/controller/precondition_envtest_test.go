@@ -27,7 +27,7 @@ import (
 
 // meanwhile makes rounds, in which somebody else does something just before the step of this kind and object. What was decided must
 // not be written then: it is decided again.
-func (g *rig) meanwhile(name, kind, object string, deed func()) {
+func (g *stage) meanwhile(name, kind, object string, deed func()) {
 	g.t.Helper()
 	did := false
 	g.r.Wrote = func(s operator.Step, done bool) {
@@ -46,7 +46,7 @@ func (g *rig) meanwhile(name, kind, object string, deed func()) {
 // object that was changed or replaced meanwhile is looked at again first.
 func TestEachWriteIsOnWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns, name := g.tenant(), "seen"
 	g.storage(name, toTenant(ns, ""))
 	g.sync(name)
@@ -120,7 +120,7 @@ func (c *greedy) Apply(ctx context.Context, o runtime.ApplyConfiguration, option
 // What the controller does not declare is not written in its rounds, even where everything is allowed; what it declares is all that it needs.
 func TestUndeclaredWritesAreRefused(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, cluster.New(t, definition(t)))
+	g := newStage(t, cluster.New(t, definition(t)))
 	c := &greedy{Client: g.r.Client}
 	g.r.Client = c
 	g.storage("greedy", "{}")
@@ -134,7 +134,7 @@ func TestUndeclaredWritesAreRefused(t *testing.T) {
 // The operator shows the core the administrator's certificate where there is one, and the proxies theirs.
 func TestTheAdministratorsCertificate(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	theirs := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	pair := g.authority.Issue(t, testkit.Leaf{CommonName: "root"})
 	data := map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}
@@ -154,7 +154,7 @@ func TestTheAdministratorsCertificate(t *testing.T) {
 // What lies under a prefix that an EtcdStorage did not get is not counted as its own, and a count that finds nothing new writes nothing.
 func TestOnlyItsOwnIsCounted(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.put("/uncounted/x", "/counted-below/x")
 	g.storage("uncounted", "{}")
 	g.storage("counted", "{}")

@@ -17,7 +17,7 @@ import (
 // not placed take none.
 func TestTheCoreIsNotPromisedTwice(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.r.Settings.OvercommitPercent = 100
 	const half = "{quota: {bytes: 900Mi}}" // with its history, of the 2 GiB that etcd has by default
 	g.storage("first", "{deletionPolicy: Delete, quota: {bytes: 900Mi}}")

@@ -22,7 +22,7 @@ import (
 )
 
 // measured counts what a tenant stores, as is done every few minutes.
-func (g *rig) measured(name string) {
+func (g *stage) measured(name string) {
 	g.t.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(StorageKind())
@@ -34,7 +34,7 @@ func (g *rig) measured(name string) {
 // there is room again, by a deletion or by another quota. The proxies get another quota as another template.
 func TestAQuotaHoldsAndIsTold(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	recorder := events.NewFakeRecorder(100)
 	g.r.Events = recorder
 	ns, name := g.tenant(), "bounded"
@@ -75,7 +75,7 @@ func TestAQuotaHoldsAndIsTold(t *testing.T) {
 }
 
 // full brings a tenant to each of its bounds, and one step further.
-func (g *rig) full(c *clientv3.Client) {
+func (g *stage) full(c *clientv3.Client) {
 	g.t.Helper()
 	ctx := g.t.Context()
 	for i := range 3 {
@@ -118,7 +118,7 @@ func drain(recorder *events.FakeRecorder) string {
 // What was counted of an EtcdStorage is not taken for that of another of its name.
 func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	spec := "{quota: {keys: 1}, deletionPolicy: Delete}"
 	g.storage("again", spec)
 	g.sync("again")
@@ -140,7 +140,7 @@ func TestAnotherOfTheSameNameIsCountedAnew(t *testing.T) {
 // which the operator's was taken away has none.
 func TestADefaultQuotaHoldsWhereNoneIsSet(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.r.Settings.QuotaBytes = 1 << 20
 	for name, c := range map[string]struct{ spec, flag, limit string }{
 		"unset": {"{}", "--quota-bytes=1048576", "1Mi"}, "other": {"{quota: {keys: 5}}", "--quota-bytes=1048576", "1Mi"}, "own": {"{quota: {bytes: 2Mi}}", "--quota-bytes=2097152", ""},

@@ -21,7 +21,7 @@ import (
 // core, nor the status of EtcdStorages.
 func TestReportWritesNothing(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.storage("changed-tenant", "{replicas: 1}")
 	g.sync("changed-tenant")
 	g.patch("changed-tenant", `{"spec":{"replicas":2}}`)
@@ -73,7 +73,7 @@ func TestReportWritesNothing(t *testing.T) {
 }
 
 // count is how many objects of a kind are in the operator's namespace.
-func (g *rig) count(list client.ObjectList) int {
+func (g *stage) count(list client.ObjectList) int {
 	g.t.Helper()
 	must.Do(g.t, g.admin.List(g.t.Context(), list, client.InNamespace(g.namespace)))
 	return meta.LenList(list)

@@ -65,7 +65,7 @@ func (r *requests) kubernetes() map[string]int {
 }
 
 // received is what the core counts itself: its requests by their method, without those of streams.
-func (g *rig) received() map[string]int {
+func (g *stage) received() map[string]int {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "scraper"})
 	out := map[string]int{}
@@ -79,7 +79,7 @@ func (g *rig) received() map[string]int {
 }
 
 // operate runs the operator with its informers, as the program does; what it asks the API server for, beyond its informers, is counted.
-func (g *rig) operate() *requests {
+func (g *stage) operate() *requests {
 	g.t.Helper()
 	counted := &requests{n: map[string]int{}}
 	config := rest.CopyConfig(g.cluster.Config)
@@ -110,7 +110,7 @@ func (g *rig) operate() *requests {
 }
 
 // appears creates an EtcdStorage with a destination of each kind, lets its proxies become ready, and waits until it is.
-func (g *rig) appears(name, namespace string) {
+func (g *stage) appears(name, namespace string) {
 	g.t.Helper()
 	g.storage(name, toTenant(namespace, ""))
 	waits := func(condition string, status metav1.ConditionStatus) {
@@ -127,7 +127,7 @@ func (g *rig) appears(name, namespace string) {
 }
 
 // quiet returns what was sent in all, once it has been the same for longer than reconciles wait for each other.
-func (g *rig) quiet(sent *requests) map[string]int {
+func (g *stage) quiet(sent *requests) map[string]int {
 	g.t.Helper()
 	var out map[string]int
 	same := 0
@@ -150,7 +150,7 @@ func (g *rig) quiet(sent *requests) map[string]int {
 // to the core together, however many tenants there are.
 func TestANewTenantCostsFewRequests(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, cluster.Own(t, definition(t))) // of its own: this operator takes all EtcdStorages
+	g := newStage(t, cluster.Own(t, definition(t))) // of its own: this operator takes all EtcdStorages
 	g.enableAuth()
 	sent := g.operate()
 	others := cases.Number(t, 4, 16, 500)

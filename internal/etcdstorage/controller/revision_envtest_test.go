@@ -20,7 +20,7 @@ import (
 // not there when the core had its newest revision. An EtcdStorage that is made afterwards is not concerned.
 func TestTheCoreWentBack(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	name := "restored"
 	g.storage(name, "{}")
 	g.sync(name)

@@ -27,7 +27,7 @@ import (
 
 // startProxy starts bin/etcd-storage-proxy with the flags of the Deployment and the contents of what it mounts, and returns a client of it that has
 // what was delivered to the tenant, and nothing else.
-func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
+func (g *stage) startProxy(name, tenantNamespace string) *clientv3.Client {
 	g.t.Helper()
 	process, address, _ := g.proxyProcess(name)
 	out := must.Get(clientv3.New(clientv3.Config{Endpoints: []string{"https://" + address}, TLS: g.delivered(name, tenantNamespace, "ca", "client")})).Or(g.t)
@@ -45,7 +45,7 @@ func (g *rig) startProxy(name, tenantNamespace string) *clientv3.Client {
 // command cures it, the proxy serves with what was mounted and delivered, columns show it, and a second look writes nothing.
 func TestATenantIsServed(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, realServer(t))
+	g := newStage(t, realServer(t))
 	g.enableAuth()
 	ns := g.newNamespace("tenant-")
 	g.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: ns}, Data: map[string][]byte{"other": []byte("kept")}})
@@ -99,7 +99,7 @@ func TestATenantIsServed(t *testing.T) {
 }
 
 // kubectl runs a command line with kubectl as the cluster's administrator.
-func (g *rig) kubectl(command string) string {
+func (g *stage) kubectl(command string) string {
 	g.t.Helper()
 	shell := fmt.Sprintf("kubectl() { %q --kubeconfig %q \"$@\"; }; %s", testkit.Binary(g.t, "kubectl"), g.cluster.Kubeconfig(g.t), command)
 	out, err := exec.CommandContext(g.t.Context(), "sh", "-c", shell).CombinedOutput()
@@ -110,7 +110,7 @@ func (g *rig) kubectl(command string) string {
 }
 
 // cure runs the first command of the condition as the tenant's administrator would.
-func (g *rig) cure(name string) {
+func (g *stage) cure(name string) {
 	g.t.Helper()
 	for _, c := range g.get(name).Status.Conditions {
 		if c.Type != v1alpha1.ConditionCertificatesReady {
@@ -128,7 +128,7 @@ func (g *rig) cure(name string) {
 // What others change in the operator's objects is put right, what they add is left, what they delete comes back, and another image is rolled out (S6).
 func TestDriftIsPutRight(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	ns := g.tenant()
 	name := "drift"
 	g.storage(name, toTenant(ns, ""))

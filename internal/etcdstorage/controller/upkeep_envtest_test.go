@@ -26,7 +26,7 @@ func forget(t *testing.T, core *testkit.Etcd) {
 // dies around each: the member is defragmented and its alarm taken back. At an etcd to which nothing is bound nothing is done, nor to one that is in order.
 func TestTheCoreGetsItsSpaceBack(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	core := g.smallCore()
 	g.at(core)
 	g.r.Metrics = NewMetrics(prometheus.NewRegistry())

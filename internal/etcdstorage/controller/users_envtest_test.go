@@ -21,11 +21,12 @@ import (
 	"github.com/mooring-dev/mooring/api/etcd/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/etcdstorage/operator"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
 // grantLease makes a lease with an ID and attaches a key to it.
-func (g *rig) grantLease(id int64, key string) {
+func (g *stage) grantLease(id int64, key string) {
 	g.t.Helper()
 	lease := etcdserverpb.NewLeaseClient(g.root.ActiveConnection())
 	must.Get(lease.LeaseGrant(g.t.Context(), &etcdserverpb.LeaseGrantRequest{TTL: 600, ID: id})).Or(g.t)
@@ -33,7 +34,7 @@ func (g *rig) grantLease(id int64, key string) {
 }
 
 // enableAuth turns authentication on in the core, and gives the operator alone the administrator's password.
-func (g *rig) enableAuth() {
+func (g *stage) enableAuth() {
 	g.t.Helper()
 	pair := g.authority.Issue(g.t, testkit.Leaf{CommonName: "storage-proxies"})
 	g.root = g.etcd.EnableAuth(g.t, clientv3.Config{TLS: pair.Client(g.t, g.authority)}, "secret")
@@ -42,14 +43,14 @@ func (g *rig) enableAuth() {
 	g.r.AdminSecret = "core-admin"
 }
 
-func (g *rig) newAuthOperator() {
+func (g *stage) newAuthOperator() {
 	g.t.Helper()
 	g.r = g.newOperator()
 	g.r.AdminSecret = "core-admin"
 }
 
 // coreUser is a client of the core by the user that the proxies of the tenant use.
-func (g *rig) coreUser(name string) *clientv3.Client {
+func (g *stage) coreUser(name string) *clientv3.Client {
 	g.t.Helper()
 	user, key := "", ""
 	for _, arg := range g.args(name) {
@@ -69,7 +70,7 @@ func (g *rig) coreUser(name string) *clientv3.Client {
 // certificate that would be somebody in the core keeps proxies from being made.
 func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.enableAuth()
 	ns := g.tenant()
 	name := "authed"
@@ -104,11 +105,11 @@ func TestEachTenantHasAUserOfItsOwn(t *testing.T) {
 }
 
 // diedAfterOne is one round that dies after its first write.
-func (g *rig) diedAfterOne(name string) (died bool) {
+func (g *stage) diedAfterOne(name string) (died bool) {
 	g.t.Helper()
 	g.r.Wrote = func(_ operator.Step, done bool) {
 		if done {
-			panic(errDead)
+			panic(cluster.ErrDead)
 		}
 	}
 	defer func() {
@@ -121,14 +122,14 @@ func (g *rig) diedAfterOne(name string) (died bool) {
 	return false
 }
 
-func (g *rig) users() []string {
+func (g *stage) users() []string {
 	g.t.Helper()
 	answer := must.Get(g.root.UserList(g.t.Context())).Or(g.t)
 	return answer.Users
 }
 
 // rotateUser lets the user's time come: the old one works until all proxies have the new one.
-func (g *rig) rotateUser(t *testing.T, name string, old *clientv3.Client) {
+func (g *stage) rotateUser(t *testing.T, name string, old *clientv3.Client) {
 	t.Helper()
 	g.deployed(name)
 	g.clock.Step(721 * time.Hour)
@@ -157,7 +158,7 @@ func (g *rig) rotateUser(t *testing.T, name string, old *clientv3.Client) {
 // What is wrong with the core's credentials is said in a sentence, and nothing is deployed meanwhile.
 func TestTheCoresCredentials(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, server(t))
+	g := newStage(t, server(t))
 	g.storage("creds", "{}")
 	data := g.secret(g.namespace, "etcd-coreserving-cert").Data
 	g.setSecret("etcd-coreserving-cert", map[string][]byte{"x": nil})
@@ -187,7 +188,7 @@ func TestTheCoresCredentials(t *testing.T) {
 	}
 }
 
-func (g *rig) setSecret(name string, data map[string][]byte) {
+func (g *stage) setSecret(name string, data map[string][]byte) {
 	g.t.Helper()
 	s := g.secret(g.namespace, name)
 	s.Data = data

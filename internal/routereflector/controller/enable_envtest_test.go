@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // The whole of it: an empty spec on a running mesh ends with three reflectors in three zones, two BGPPeers, the mesh off, and nothing left over.
@@ -49,7 +50,7 @@ func testEnable(t *testing.T, newStage stageMaker) {
 	}
 	s.expectOneAtATime()
 	s.expectOnlyStanding()
-	before := p.tap.count()
+	before := p.program.Count()
 	// Rounds go on in a steady state; what they need is in memory.
 	rounds := 0
 	testkit.Eventually(t, "several resyncs", func() string {
@@ -58,7 +59,7 @@ func testEnable(t *testing.T, newStage stageMaker) {
 		}
 		return ""
 	})
-	if requests := p.tap.since(before); len(requests) > 0 {
+	if requests := p.program.Since(before); len(requests) > 0 {
 		t.Errorf("in a steady state there were requests: %v", requests)
 	}
 }
@@ -124,10 +125,10 @@ func testKilledAtEveryWrite(t *testing.T, newStage stageMaker) {
 	living := s.start()
 	undisturbed := s.roles(func() { s.create("main", "{}") }, "main")
 	living.stop()
-	for name, configure := range map[string]func(*Reconciler, *tap){
-		"after": func(_ *Reconciler, t *tap) { t.dieAfter = 1 },
+	for name, configure := range map[string]func(*Reconciler, *cluster.Program){
+		"after": func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 1, After: true}) },
 		// A first write is allowed, or nothing would ever happen.
-		"before": func(_ *Reconciler, t *tap) { t.dieBefore = 2 },
+		"before": func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 2}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +184,7 @@ func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
 	s.expectOnlyStanding()
 	count, same := 0, 0
 	testkit.Eventually(t, "the program to write no more", func() string {
-		is := p.tap.count()
+		is := p.program.Count()
 		if same++; is != count {
 			count, same = is, 0
 		}
@@ -201,7 +202,7 @@ func testReadyMeansSeen(t *testing.T, newStage stageMaker) {
 		}
 		return ""
 	})
-	if written := next.tap.written(); len(written) > 0 {
+	if written := next.program.Written(); len(written) > 0 {
 		t.Errorf("after a start with all in order it wrote %v", written)
 	}
 }
@@ -254,7 +255,7 @@ func testTwoLeaders(t *testing.T, newStage stageMaker) {
 		t.Errorf("there were %d changes, want three promotions and the mesh: %+v", got, s.sim.Changes())
 	}
 	s.expectOneAtATime()
-	if len(a.tap.written()) == 0 || len(b.tap.written()) == 0 {
+	if len(a.program.Written()) == 0 || len(b.program.Written()) == 0 {
 		t.Error("one of the two was idle, so that nothing was shown")
 	}
 }

@@ -253,7 +253,9 @@ func TestEtcdRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.config = limited
-	s.start(func(r *Reconciler, _ *tap) { r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(limited)) })
+	s.start(func(r *Reconciler, _ *cluster.Program) {
+		r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(limited))
+	})
 	topology := s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
 	if err := s.client.Delete(t.Context(), topology); err != nil {

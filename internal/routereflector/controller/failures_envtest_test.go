@@ -28,6 +28,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/calico"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // label sets a label of a Node, or with null as value takes it away.
@@ -163,7 +164,7 @@ func TestNodesVanish(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 9)
 	now := &ahead{WithTicker: clock.RealClock{}}
-	p := s.start(func(r *Reconciler, _ *tap) { r.Clock = now })
+	p := s.start(func(r *Reconciler, _ *cluster.Program) { r.Clock = now })
 	s.create("main", "redundancy: 2")
 	s.await("main", v1alpha1.PhaseReady)
 	s.expectOnlyStanding()
@@ -172,10 +173,10 @@ func TestNodesVanish(t *testing.T) {
 	if got := s.told(v1alpha1.ConditionFrozen, "NodesVanished"); !strings.Contains(got, "of 9 Nodes at ") || !strings.Contains(got, " there are 4 left") {
 		t.Errorf("it says %q", got)
 	}
-	asked := p.tap.count()
+	asked := p.program.Count()
 	s.patch("main", `{"spec":{"reflectors":{"excluded":{"matchLabels":{"kubernetes.io/hostname":"`+before[0]+`"}}}}}`)
 	s.await("main", v1alpha1.PhaseFrozen)
-	for _, r := range p.tap.since(asked) {
+	for _, r := range p.program.Since(asked) {
 		if !strings.HasSuffix(r, "/status") {
 			t.Errorf("while it is frozen: %s", r)
 		}
@@ -185,7 +186,7 @@ func TestNodesVanish(t *testing.T) {
 	if is := s.topology("main").Status.Baseline; is.Nodes != 4 || is.DoubtedSince != nil {
 		t.Errorf("the baseline is %+v", is)
 	}
-	if !slices.Contains(p.tap.since(asked), "GET /api/v1/nodes") {
+	if !slices.Contains(p.program.Since(asked), "GET /api/v1/nodes") {
 		t.Error("the API server was not queried")
 	}
 	now.by.Store(0) // nobody's word would be fresh by the other clock
@@ -253,7 +254,9 @@ func TestAllReflectorsGone(t *testing.T) {
 			}
 		}
 		s.loseMachines(were...)
-		s.start(func(r *Reconciler, _ *tap) { r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(s.config)) })
+		s.start(func(r *Reconciler, _ *cluster.Program) {
+			r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(s.config))
+		})
 		testkit.Eventually(t, "three others", func() string {
 			if got := s.reflectors(); len(got) != 3 {
 				return fmt.Sprint(got)
@@ -312,7 +315,7 @@ func TestExitRefusedAndForced(t *testing.T) {
 	}
 	processes := 0
 	for !gone() {
-		p := s.start(func(_ *Reconciler, t *tap) { t.dieAfter = 1 })
+		p := s.start(func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 1, After: true}) })
 		processes++
 		testkit.Eventually(t, "the process to die or the topology to be gone", func() string {
 			select {

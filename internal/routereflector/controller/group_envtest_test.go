@@ -69,7 +69,7 @@ func TestTheGroupOfCalicosAPI(t *testing.T) {
 	p := s.start()
 	expectCondition(t, s.await("main", v1alpha1.PhaseRefused), v1alpha1.ConditionAccepted, "BGPFilterNotFound", "there is no BGPFilter imports")
 	onlyStatus(t, p)
-	requests := p.tap.since(0)
+	requests := p.program.Since(0)
 	p.stop()
 	filter := calicov3.NewBGPFilter()
 	filter.Name = "imports"
@@ -77,10 +77,10 @@ func TestTheGroupOfCalicosAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for !s.ended("main") {
-		p := s.start(func(_ *Reconciler, t *tap) { t.dieAfter = 1 })
+		p := s.start(func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 1, After: true}) })
 		s.awaitDeathOr(p, "main")
 		p.stop()
-		requests = append(requests, p.tap.since(0)...)
+		requests = append(requests, p.program.Since(0)...)
 	}
 	s.expectOneAtATime()
 	if got := s.reflectors(); len(got) != 3 || s.mesh() {
@@ -93,7 +93,7 @@ func TestTheGroupOfCalicosAPI(t *testing.T) {
 	s.awaitGone("main")
 	s.expectOnlyStanding()
 	p.stop()
-	requests = append(requests, p.tap.since(0)...)
+	requests = append(requests, p.program.Since(0)...)
 	if got := s.reflectors(); len(got) != 0 || !s.mesh() {
 		t.Errorf("afterwards the reflectors are %v, the mesh is on: %t", got, s.mesh())
 	}

@@ -112,8 +112,8 @@ func (s *stage) peers() []calicov3.BGPPeer {
 // pause is a moment for the others.
 func (s *stage) pause() <-chan time.Time { return clock.RealClock{}.After(20 * time.Millisecond) }
 
-// openEtcd is the operator's own way to the datastore, with a tap.
-func (s *stage) openEtcd(ctx context.Context, t *tap) *tapped {
+// openEtcd is a program's own way to the datastore.
+func (s *stage) openEtcd(ctx context.Context, p *cluster.Program) *etcdOf {
 	s.t.Helper()
 	etcd, err := calico.OpenEtcd(calico.EtcdConfig{Endpoints: []string{s.etcd.Endpoint}})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *stage) openEtcd(ctx context.Context, t *tap) *tapped {
 	}
 	s.t.Cleanup(func() { _ = etcd.Close() })
 	bgp := calico.NewBGPEtcd(etcd, s.clusterUID(ctx), clock.RealClock{})
-	return &tapped{EtcdDatastore: &EtcdDatastore{BGPEtcd: bgp, Clock: clock.RealClock{}}, tap: t}
+	return &etcdOf{EtcdDatastore: &EtcdDatastore{BGPEtcd: bgp, Clock: clock.RealClock{}}, program: p}
 }
 
 func (s *stage) clusterUID(ctx context.Context) string {
@@ -133,56 +133,56 @@ func (s *stage) clusterUID(ctx context.Context) string {
 	return string(namespace.UID)
 }
 
-// tapped is a datastore whose calls go through a tap. Each write of it is one transaction.
-type tapped struct {
+// etcdOf is the datastore as a program sees it. Each write of it is one transaction.
+type etcdOf struct {
 	*EtcdDatastore
 
-	tap *tap
+	program *cluster.Program
 }
 
-func (d *tapped) DatastoreReady(ctx context.Context) (ready bool, err error) {
-	err = d.tap.call("GET /etcd/clusterinformations/default", func() error {
+func (d *etcdOf) DatastoreReady(ctx context.Context) (ready bool, err error) {
+	err = d.program.Call("GET /etcd/clusterinformations/default", func() error {
 		ready, err = d.EtcdDatastore.DatastoreReady(ctx)
 		return err
 	})
 	return ready, err
 }
 
-func (d *tapped) Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, object string) error {
-	return d.tap.call("GET /etcd/nodes", func() error { return d.EtcdDatastore.Unchanged(ctx, v, nodes, object) })
+func (d *etcdOf) Unchanged(ctx context.Context, v calico.BGPView, nodes []routereflector.Node, object string) error {
+	return d.program.Call("GET /etcd/nodes", func() error { return d.EtcdDatastore.Unchanged(ctx, v, nodes, object) })
 }
 
-func (d *tapped) Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error {
+func (d *etcdOf) Claim(ctx context.Context, v calico.BGPView, b *routereflector.Binding) error {
 	if b.Recorded != "" {
 		return d.EtcdDatastore.Claim(ctx, v, b) // no request
 	}
-	return d.tap.call("PUT /etcd/clusterinformations/default", func() error { return d.EtcdDatastore.Claim(ctx, v, b) })
+	return d.program.Call("PUT /etcd/clusterinformations/default", func() error { return d.EtcdDatastore.Claim(ctx, v, b) })
 }
 
-func (d *tapped) ChangeNode(ctx context.Context, c calico.NodeChange) error {
-	return d.tap.call("PUT /etcd/nodes/"+c.Node, func() error { return d.EtcdDatastore.ChangeNode(ctx, c) })
+func (d *etcdOf) ChangeNode(ctx context.Context, c calico.NodeChange) error {
+	return d.program.Call("PUT /etcd/nodes/"+c.Node, func() error { return d.EtcdDatastore.ChangeNode(ctx, c) })
 }
 
-func (d *tapped) CreatePeer(ctx context.Context, p routereflector.Peer) error {
-	return d.tap.call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.CreatePeer(ctx, p) })
+func (d *etcdOf) CreatePeer(ctx context.Context, p routereflector.Peer) error {
+	return d.program.Call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.CreatePeer(ctx, p) })
 }
 
-func (d *tapped) UpdatePeer(ctx context.Context, p routereflector.Peer, uid, version string) error {
-	return d.tap.call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.UpdatePeer(ctx, p, uid, version) })
+func (d *etcdOf) UpdatePeer(ctx context.Context, p routereflector.Peer, uid, version string) error {
+	return d.program.Call("PUT /etcd/bgppeers/"+p.Name, func() error { return d.EtcdDatastore.UpdatePeer(ctx, p, uid, version) })
 }
 
-func (d *tapped) DeletePeer(ctx context.Context, name, uid, version string) error {
-	return d.tap.call("DELETE /etcd/bgppeers/"+name, func() error { return d.EtcdDatastore.DeletePeer(ctx, name, uid, version) })
+func (d *etcdOf) DeletePeer(ctx context.Context, name, uid, version string) error {
+	return d.program.Call("DELETE /etcd/bgppeers/"+name, func() error { return d.EtcdDatastore.DeletePeer(ctx, name, uid, version) })
 }
 
-func (d *tapped) SetMesh(ctx context.Context, have *calicov3.BGPConfiguration, on bool) error {
-	return d.tap.call("PUT /etcd/bgpconfigurations/default", func() error { return d.EtcdDatastore.SetMesh(ctx, have, on) })
+func (d *etcdOf) SetMesh(ctx context.Context, have *calicov3.BGPConfiguration, on bool) error {
+	return d.program.Call("PUT /etcd/bgpconfigurations/default", func() error { return d.EtcdDatastore.SetMesh(ctx, have, on) })
 }
 
-func (d *tapped) CreateStatus(ctx context.Context, r calico.StatusRequest) error {
-	return d.tap.call("PUT /etcd/caliconodestatuses/"+r.Name, func() error { return d.EtcdDatastore.CreateStatus(ctx, r) })
+func (d *etcdOf) CreateStatus(ctx context.Context, r calico.StatusRequest) error {
+	return d.program.Call("PUT /etcd/caliconodestatuses/"+r.Name, func() error { return d.EtcdDatastore.CreateStatus(ctx, r) })
 }
 
-func (d *tapped) DeleteStatus(ctx context.Context, name, uid string) error {
-	return d.tap.call("DELETE /etcd/caliconodestatuses/"+name, func() error { return d.EtcdDatastore.DeleteStatus(ctx, name, uid) })
+func (d *etcdOf) DeleteStatus(ctx context.Context, name, uid string) error {
+	return d.program.Call("DELETE /etcd/caliconodestatuses/"+name, func() error { return d.EtcdDatastore.DeleteStatus(ctx, name, uid) })
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -242,29 +241,27 @@ func (s *stage) simulate() {
 
 // process is a running operator.
 type process struct {
-	cancel  context.CancelFunc
 	done    chan struct{}
-	tap     *tap
+	program *cluster.Program
 	reader  client.Reader
 	metrics *prometheus.Registry
 }
 
 // stop ends it and waits.
 func (p *process) stop() {
-	p.cancel()
+	p.program.Stop()
 	<-p.done
 }
 
 // start runs the operator. configure may change it before.
-func (s *stage) start(configure ...func(*Reconciler, *tap)) *process {
+func (s *stage) start(configure ...func(*Reconciler, *cluster.Program)) *process {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	p := &process{cancel: cancel, done: make(chan struct{}), tap: &tap{die: cancel}, metrics: prometheus.NewRegistry()}
-	config := rest.CopyConfig(s.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return p.tap.over(next) })
+	program := cluster.NewProgram(s.t, s.config, cluster.Death{})
+	ctx, config := program.Context(), program.Config()
+	p := &process{done: make(chan struct{}), program: program, metrics: prometheus.NewRegistry()}
 	r := &Reconciler{Timing: timing(), Clock: clock.RealClock{}, Metrics: NewMetrics(p.metrics)}
 	for _, f := range configure {
-		f(r, p.tap)
+		f(r, program)
 	}
 	config.Wrap(r.Mode.Transport(nil, nil))
 	mgr := s.manage(ctx, p, r, config)
@@ -300,7 +297,7 @@ func (s *stage) manage(ctx context.Context, p *process, r *Reconciler, config *r
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		store := s.openEtcd(ctx, p.tap)
+		store := s.openEtcd(ctx, p.program)
 		if err := mgr.Add(store.BGPEtcd); err != nil {
 			s.t.Fatal(err)
 		}
@@ -432,131 +429,4 @@ func (s *stage) configuration() *calicov3.BGPConfiguration {
 		s.t.Fatal(err)
 	}
 	return c
-}
-
-// tap counts the requests of a process, and can let it die before or after a write.
-type tap struct {
-	die context.CancelFunc
-
-	mu       sync.Mutex
-	requests []string
-	writes   int
-	// conflicts are writes from a stale cache, which the API server refused: they changed nothing.
-	conflicts int
-	// dieBefore and dieAfter are numbers of writes, counted from 1; 0 for never.
-	dieBefore, dieAfter int
-	dead                bool
-	// refused are writes whose path ends so: the API server cannot be reached with them. "" for none.
-	refused string
-}
-
-// refuse makes writes to such paths fail, or with "" lets them pass.
-func (t *tap) refuse(end string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refused = end
-}
-
-func (t *tap) over(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		kind := r.Method
-		if r.Method == http.MethodGet && r.URL.Query().Get("watch") != "" {
-			kind = "WATCH"
-		}
-		after, err := t.enter(kind, r.URL.Path)
-		if err != nil {
-			return nil, err
-		}
-		response, err := next.RoundTrip(r)
-		if err == nil && kind != http.MethodGet && response.StatusCode == http.StatusConflict {
-			t.mu.Lock()
-			t.conflicts++
-			t.mu.Unlock()
-		}
-		if after {
-			t.die()
-			if response != nil {
-				_ = response.Body.Close()
-			}
-			return nil, errDead
-		}
-		return response, err
-	})
-}
-
-// call is a request that is not one over HTTP.
-func (t *tap) call(request string, do func() error) error {
-	kind, path, _ := strings.Cut(request, " ")
-	after, err := t.enter(kind, path)
-	if err != nil {
-		return err
-	}
-	err = do()
-	if after {
-		t.die()
-		return errDead
-	}
-	return err
-}
-
-// enter counts a request, and reports whether the process dies after it; or the error with which it fails.
-func (t *tap) enter(kind, path string) (after bool, err error) {
-	write := kind != http.MethodGet && kind != "WATCH" && !strings.Contains(path, "/events")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.dead {
-		return false, errDead
-	}
-	t.requests = append(t.requests, kind+" "+path)
-	if !write {
-		return false, nil
-	}
-	t.writes++
-	if t.writes == t.dieBefore {
-		t.dead = true
-		t.die()
-		return false, errDead
-	}
-	if t.refused != "" && strings.HasSuffix(path, t.refused) {
-		return false, errAway
-	}
-	after = t.writes == t.dieAfter
-	if after {
-		t.dead = true // nothing else leaves the process
-	}
-	return after, nil
-}
-
-var (
-	errDead = fmt.Errorf("the process is dead")
-	errAway = fmt.Errorf("the datastore is away")
-)
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// since returns the requests after the first n, watches left out.
-func (t *tap) since(n int) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(t.requests[n:]), func(r string) bool { return strings.HasPrefix(r, "WATCH ") })
-}
-
-func (t *tap) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.requests)
-}
-
-// refusals is how many of the writes were refused for a conflict.
-func (t *tap) refusals() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.conflicts
-}
-
-// written lists the writes.
-func (t *tap) written() []string {
-	return slices.DeleteFunc(t.since(0), func(r string) bool { return strings.HasPrefix(r, http.MethodGet) })
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 	"github.com/mooring-dev/mooring/internal/testkit/controlplane"
 	"github.com/mooring-dev/mooring/internal/testkit/gitops"
 )
@@ -38,7 +39,7 @@ import (
 // asked of nodes, which died with its question.
 func onlyStatus(t *testing.T, p *process) {
 	t.Helper()
-	for _, w := range p.tap.written() {
+	for _, w := range p.program.Written() {
 		takenBack := strings.HasPrefix(w, "DELETE ") && strings.Contains(w, "/caliconodestatuses/")
 		if !strings.HasSuffix(w, "/status") && !takenBack {
 			t.Errorf("it wrote %s", w)
@@ -210,7 +211,7 @@ func testReportWritesNothing(t *testing.T, newStage stageMaker) {
 		defer mu.Unlock()
 		lines = append(lines, line)
 	}, funcr.Options{})
-	p := s.start(func(r *Reconciler, _ *tap) { r.Mode = outputs.Report })
+	p := s.start(func(r *Reconciler, _ *cluster.Program) { r.Mode = outputs.Report })
 	created := s.create("main", "{}")
 	would := func() (out []string) {
 		mu.Lock()
@@ -229,7 +230,7 @@ func testReportWritesNothing(t *testing.T, newStage stageMaker) {
 	if all := would(); len(slices.Compact(slices.Sorted(slices.Values(all)))) != len(all) {
 		t.Errorf("a step was logged twice: %s", strings.Join(all, "\n"))
 	}
-	if written := p.tap.written(); len(written) > 0 {
+	if written := p.program.Written(); len(written) > 0 {
 		t.Errorf("it wrote %v", written)
 	}
 	if now := s.topology("main"); now.ResourceVersion != created.ResourceVersion {

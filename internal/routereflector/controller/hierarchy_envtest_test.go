@@ -73,7 +73,7 @@ func testFlatToHierarchicalAndBack(t *testing.T, newStage stageMaker) {
 		}
 		return ""
 	})
-	written := slices.DeleteFunc(p.tap.written(), func(r string) bool {
+	written := slices.DeleteFunc(p.program.Written(), func(r string) bool {
 		return strings.Contains(r, "/events") || strings.HasSuffix(r, "/status")
 	})
 	want := "PATCH /api/v1/nodes/" + nodeName(16)

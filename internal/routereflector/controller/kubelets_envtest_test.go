@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // A reflector's Node is unknown, and the others have their sessions with it still, as BIRD keeps those of a silent
@@ -39,7 +40,7 @@ func TestASilentKubeletIsReplaced(t *testing.T) {
 	for i := range 6 {
 		kubelets.set(address(nodeName(i)), alive)
 	}
-	s.start(func(r *Reconciler, _ *tap) {
+	s.start(func(r *Reconciler, _ *cluster.Program) {
 		r.Kubelets = &Kubelets{Port: KubeletPort, Pause: 100 * time.Millisecond, Clock: clock.RealClock{}, Dial: kubelets.dial}
 	})
 	s.create("main", `{redundancy: 2, failure: {unreachableGrace: 10s, stabilization: 0s}}`)

@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // heard keeps the Events of a process.
@@ -85,7 +86,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 	t.Parallel()
 	s := newRealStage(t, 9)
 	told := &heard{}
-	p := s.start(func(r *Reconciler, _ *tap) { r.Events = told })
+	p := s.start(func(r *Reconciler, _ *cluster.Program) { r.Events = told })
 	s.create("main", "{}")
 	is := s.await("main", v1alpha1.PhaseReady)
 	s.expectOnlyStanding()
@@ -97,7 +98,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 	if err := mark(t, s.kubelet(bad[0]), bad[1], "244.0.0.1"); !apierrors.IsForbidden(err) {
 		t.Fatalf("NodeRestriction is not in force: %v", err)
 	}
-	before := p.tap.count()
+	before := p.program.Count()
 	for i, id := range []string{"244.0.0.1", "244.7.7.7"} {
 		if err := mark(t, s.kubelet(bad[i]), bad[i], id); err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func TestAKubeletsMarkHasNoEffect(t *testing.T) {
 		}
 		return fmt.Sprint(told.events)
 	})
-	for _, request := range p.tap.since(before) {
+	for _, request := range p.program.Since(before) {
 		asks := strings.HasSuffix(request, "/caliconodestatuses") // what BIRD knows, as ever: on a slow machine anew
 		if !strings.HasPrefix(request, "GET ") && !strings.HasSuffix(request, "/status") && !asks {
 			t.Errorf("it wrote: %s", request)
@@ -174,7 +175,7 @@ func TestTheRecordOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := &heard{}
-	p = s.start(func(r *Reconciler, _ *tap) { r.Events = told })
+	p = s.start(func(r *Reconciler, _ *cluster.Program) { r.Events = told })
 	if message := s.told(v1alpha1.ConditionForeignMarks, reasonForeignMarks); !strings.Contains(message, bad) {
 		t.Error(message)
 	}

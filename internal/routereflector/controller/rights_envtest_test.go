@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-dev/mooring/internal/platform/outputs"
 	"github.com/mooring-dev/mooring/internal/rights"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // With the rights of the list, and no others, the operator enables a topology and ends it.
@@ -52,7 +53,9 @@ func TestRights(t *testing.T) {
 		return ""
 	})
 	s.config = limited
-	s.start(func(r *Reconciler, _ *tap) { r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(limited)) })
+	s.start(func(r *Reconciler, _ *cluster.Program) {
+		r.Workloads = NewWorkloads(kubernetes.NewForConfigOrDie(limited))
+	})
 	topology := s.create("main", "{}")
 	s.await("main", v1alpha1.PhaseReady)
 	if err := s.client.Delete(t.Context(), topology); err != nil {
@@ -78,7 +81,7 @@ func TestAWriteThatIsNotDeclared(t *testing.T) {
 	if got := s.told(v1alpha1.ConditionDegraded, "WriteFailed"); !strings.Contains(got, outputs.ErrUndeclared.Error()) {
 		t.Errorf("it says %q", got)
 	}
-	if i := slices.IndexFunc(p.tap.written(), func(r string) bool { return strings.Contains(r, "/nodes/") }); i >= 0 {
-		t.Errorf("it was written: %s", p.tap.written()[i])
+	if i := slices.IndexFunc(p.program.Written(), func(r string) bool { return strings.Contains(r, "/nodes/") }); i >= 0 {
+		t.Errorf("it was written: %s", p.program.Written()[i])
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // With all sessions up, the mesh stays on as long as one of the sampled clients lacks a route that it would lose, and after the timeout the topology
@@ -43,14 +44,15 @@ func TestTheMeshWaitsForRoutes(t *testing.T) {
 func TestTheDatastoreIsAway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 5)
-	var wire *tap
-	s.start(func(_ *Reconciler, t *tap) { wire = t; t.refuse("/bgppeers") })
+	p := s.start(func(_ *Reconciler, p *cluster.Program) {
+		p.Inject("away", cluster.Fault{Write: true, Path: "/bgppeers", Err: cluster.ErrAway})
+	})
 	s.create("main", "{}")
 	expectCondition(t, s.await("main", v1alpha1.PhaseDegraded), v1alpha1.ConditionDegraded, "WriteFailed", "creating BGPPeer main-clients: ")
 	if changes := s.sim.Changes(); len(changes) != 0 {
 		t.Errorf("roles have changed: %v", changes)
 	}
-	wire.refuse("")
+	p.program.Heal("away")
 	s.await("main", v1alpha1.PhaseReady)
 }
 
@@ -73,7 +75,7 @@ func TestNodesWithoutBGP(t *testing.T) {
 	if topology := s.await("main", v1alpha1.PhaseReady); topology.Status.Clients != 2 {
 		t.Errorf("there are %d clients, want 2", topology.Status.Clients)
 	}
-	for _, w := range p.tap.written() {
+	for _, w := range p.program.Written() {
 		if strings.Contains(w, "/bare") || strings.Contains(w, "/windows") {
 			t.Errorf("it wrote %s", w)
 		}

@@ -25,14 +25,14 @@ func TestWritesDoNotGrow(t *testing.T) {
 		s.expectOnlyStanding()
 		p.stop()
 		byKind := map[string]int{}
-		for _, w := range p.tap.written() {
+		for _, w := range p.program.Written() {
 			for _, plural := range []string{"bgppeers", "nodes", "caliconodestatuses", "bgpconfigurations", "routereflectortopologies"} {
 				if strings.Contains(w, "/"+plural) {
 					byKind[plural]++
 				}
 			}
 		}
-		total := len(p.tap.written()) - p.tap.refusals()
+		total := len(p.program.Done())
 		t.Logf("%d nodes: %d writes in %s: %v; the old operator at 1,000 nodes: 2,983 creates in 579 s", size, total, took, byKind)
 		if byKind["nodes"] != 3 || byKind["bgppeers"] != 2 || byKind["bgpconfigurations"] != 1 {
 			t.Errorf("%d nodes: %v, want 3 Nodes, 2 BGPPeers and 1 BGPConfiguration written", size, byKind)
@@ -41,7 +41,7 @@ func TestWritesDoNotGrow(t *testing.T) {
 		// asks again what has become old.
 		slow := int(took/brisk) + 12*int(took/renewal)
 		if total > leastWrites+slow {
-			t.Errorf("%d nodes: %d writes in %s, want %d and %d for the time: %s", size, total, took, leastWrites, slow, strings.Join(p.tap.written(), "\n"))
+			t.Errorf("%d nodes: %d writes in %s, want %d and %d for the time: %s", size, total, took, leastWrites, slow, strings.Join(p.program.Written(), "\n"))
 		}
 	}
 }

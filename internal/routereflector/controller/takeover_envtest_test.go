@@ -21,6 +21,7 @@ import (
 	"github.com/mooring-dev/mooring/api/bgp/v1alpha1"
 	"github.com/mooring-dev/mooring/internal/routereflector"
 	"github.com/mooring-dev/mooring/internal/testkit"
+	"github.com/mooring-dev/mooring/internal/testkit/cluster"
 )
 
 // reflect makes a node a reflector as a person does with kubectl.
@@ -128,7 +129,7 @@ func TestAdoptByHand(t *testing.T) {
 	s.await("main", v1alpha1.PhaseReady)
 	s.expectTakenOver()
 	s.expectOnlyStanding()
-	for _, request := range p.tap.written() {
+	for _, request := range p.program.Written() {
 		if strings.HasPrefix(request, "DELETE") && strings.Contains(request, "bgppeers") && !strings.HasSuffix(request, "/peer-with-route-reflectors") {
 			t.Errorf("%s", request)
 		}
@@ -142,9 +143,9 @@ func TestAdoptByHand(t *testing.T) {
 // A process that dies after each of its writes, or before each second one, is followed by one that goes on where it stopped.
 func TestAdoptKilledAtEveryWrite(t *testing.T) {
 	t.Parallel()
-	for name, configure := range map[string]func(*Reconciler, *tap){
-		"after":  func(_ *Reconciler, t *tap) { t.dieAfter = 1 },
-		"before": func(_ *Reconciler, t *tap) { t.dieBefore = 2 },
+	for name, configure := range map[string]func(*Reconciler, *cluster.Program){
+		"after":  func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 1, After: true}) },
+		"before": func(_ *Reconciler, p *cluster.Program) { p.DieAt(cluster.Death{Write: 2}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +177,7 @@ func TestAdoptRefused(t *testing.T) {
 	if accepted.Reason != string(routereflector.ReasonCannotAdopt) || !strings.HasSuffix(accepted.Message, "create it with spec.clusterID 244.0.0.7, which 2 of 2 have") {
 		t.Errorf("%+v", accepted)
 	}
-	for _, request := range p.tap.written() {
+	for _, request := range p.program.Written() {
 		if !strings.HasSuffix(request, "/routereflectortopologies/main/status") {
 			t.Errorf("it wrote %s", request)
 		}
@@ -221,7 +222,7 @@ func TestAdoptMulti(t *testing.T) {
 			t.Errorf("%+v came before the other reflectors had their sessions", c)
 		}
 	}
-	written := p.tap.written()
+	written := p.program.Written()
 	if nodes := slices.DeleteFunc(slices.Clone(written), func(r string) bool { return !strings.Contains(r, "/nodes/") }); len(nodes) != 3 {
 		t.Errorf("Nodes were written %d times, once for each reflector is enough: %v", len(nodes), nodes)
 	}

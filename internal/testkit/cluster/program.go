@@ -18,7 +18,8 @@ import (
 
 // A Death is when a program dies. The zero value is never.
 type Death struct {
-	// Write counts the program's writes from 1. Events are not counted: they are sent at any time.
+	// Write counts the program's writes from 1. Events are not counted, as they are sent at any time, nor is a write that is
+	// refused: it changes nothing.
 	Write int
 	// After is true if the write is done, and the program never learns of it.
 	After bool
@@ -57,13 +58,15 @@ type Program struct {
 	ctx    context.Context //nolint:containedctx // it is the program's life
 	cancel context.CancelFunc
 
-	mu        sync.Mutex // guards all below
-	death     Death
-	requests  []string
-	writes    int
-	conflicts int
-	dead      bool
-	faults    map[string]Fault
+	turn     sync.Mutex // held during a call if there is a look
+	mu       sync.Mutex // guards all below
+	death    Death
+	requests []string
+	writes   int // those that were done or are on their way
+	done     []string
+	dead     bool
+	faults   map[string]Fault
+	look     func(write string)
 }
 
 // Program starts a program that may die. It lives until the test ends at the latest.
@@ -120,15 +123,26 @@ func (p *Program) Heal(name string) {
 	delete(p.faults, name)
 }
 
+// Look calls a function after each write that was done, before the program learns of it. From then on the program makes one
+// call at a time.
+func (p *Program) Look(look func(write string)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.look = look
+}
+
 // Call does something that is not a request to the API server, such as one to etcd; what names it as a request: "PUT /calico/…".
+// An error is that it was refused.
 func (p *Program) Call(what string, do func() error) error {
 	method, path, _ := strings.Cut(what, " ")
+	defer p.oneAtATime()()
 	after, err := p.enter(method, path)
 	if err != nil {
 		return err
 	}
-	if err = do(); after != nil {
-		return p.leave(after)
+	err = do()
+	if after = p.leave(method, path, err != nil, after); after != nil {
+		return after
 	}
 	return err
 }
@@ -139,28 +153,39 @@ func (p *Program) over(next http.RoundTripper) http.RoundTripper {
 		if isWatch(r) {
 			method = "WATCH"
 		}
+		defer p.oneAtATime()()
 		after, err := p.enter(method, r.URL.Path)
 		if err != nil {
 			return nil, err
 		}
 		response, err := next.RoundTrip(r)
-		if err == nil && isWrite(method, "") && response.StatusCode == http.StatusConflict {
-			p.mu.Lock()
-			p.conflicts++
-			p.mu.Unlock()
-		}
-		if after == nil {
+		refused := err != nil || response.StatusCode >= http.StatusBadRequest
+		if after = p.leave(method, r.URL.Path, refused, after); after == nil {
 			return response, err
 		}
 		if response != nil {
 			_ = response.Body.Close()
 		}
-		return nil, p.leave(after)
+		return nil, after
 	})
 }
 
+// oneAtATime waits until no other call is made, if there is a look, and returns how to let the next one be made.
+func (p *Program) oneAtATime() (over func()) {
+	p.mu.Lock()
+	alone := p.look != nil
+	p.mu.Unlock()
+	if !alone {
+		return func() {}
+	}
+	p.turn.Lock()
+	return p.turn.Unlock
+}
+
+// isWrite reports whether a call changes what the server stores, Events aside. A review of a token is not stored.
 func isWrite(method, path string) bool {
-	return method != http.MethodGet && method != "WATCH" && !strings.Contains(path, "/events")
+	return method != http.MethodGet && method != "WATCH" && !strings.Contains(path, "/events") &&
+		!strings.HasPrefix(path, "/apis/authentication.k8s.io/")
 }
 
 // enter counts a call. It returns the error with which the call fails before it is done, or with which it seems to fail when it is.
@@ -172,35 +197,69 @@ func (p *Program) enter(method, path string) (after, err error) {
 	}
 	p.requests = append(p.requests, method+" "+path)
 	write := isWrite(method, path)
+	fault := p.fault(write, path)
+	if fault.Err != nil && !fault.After {
+		return nil, fault.Err
+	}
 	if write {
 		p.writes++
 	}
-	if write && p.writes == p.death.Write {
-		p.dead = true // nothing else leaves the program
-		if p.death.After {
-			return ErrDead, nil
-		}
-		p.cancel()
-		return nil, ErrDead
+	if !write || p.writes != p.death.Write {
+		return fault.Err, nil
 	}
-	for _, f := range p.faults {
-		if f.Write && !write || !strings.HasSuffix(path, f.Path) {
-			continue
-		}
-		if f.After {
-			return f.Err, nil
-		}
-		return nil, f.Err
+	p.dead = true // nothing else leaves the program
+	if p.death.After {
+		return ErrDead, nil
 	}
-	return nil, nil
+	p.cancel()
+	return nil, ErrDead
 }
 
-// leave ends a call that is done.
-func (p *Program) leave(err error) error {
-	if errors.Is(err, ErrDead) {
+// fault is one that is injected for such a call, or the zero value.
+func (p *Program) fault(write bool, path string) Fault {
+	for _, f := range p.faults {
+		if (write || !f.Write) && strings.HasSuffix(path, f.Path) {
+			return f
+		}
+	}
+	return Fault{}
+}
+
+// leave ends a call that the server has responded to, and returns the error with which it seems to fail.
+func (p *Program) leave(method, path string, refused bool, after error) error {
+	switch write := isWrite(method, path); {
+	case write && refused:
+		after = p.refused(after)
+	case write:
+		p.did(method + " " + path)
+	}
+	if errors.Is(after, ErrDead) {
 		p.cancel()
 	}
-	return err
+	return after
+}
+
+// refused takes back that a write was counted, and that the program dies after it.
+func (p *Program) refused(after error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes--
+	if !errors.Is(after, ErrDead) {
+		return after
+	}
+	p.dead = false
+	return nil
+}
+
+// did records a write, and lets it be looked at.
+func (p *Program) did(write string) {
+	p.mu.Lock()
+	p.done = append(p.done, write)
+	look := p.look
+	p.mu.Unlock()
+	if look != nil {
+		look(write)
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -230,9 +289,9 @@ func (p *Program) Written() []string {
 	return slices.DeleteFunc(p.Requests(), func(r string) bool { return strings.HasPrefix(r, http.MethodGet) })
 }
 
-// Conflicts is how many of the writes were refused since they came from a stale cache: they changed nothing.
-func (p *Program) Conflicts() int {
+// Done are the writes that were not refused, without Events.
+func (p *Program) Done() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.conflicts
+	return slices.Clone(p.done)
 }
