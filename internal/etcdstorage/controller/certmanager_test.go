@@ -49,8 +49,8 @@ func installCertManager(t *testing.T, g *stage) *certManager {
 	return &certManager{stage: g}
 }
 
-// work looks at all Certificates of the namespace once, as the clock of the stage has it, and issues, renews or refuses. It returns how many
-// CAs it issued.
+// work looks at all Certificates of the namespace once, as the clock of the stage has it, and issues, renews or refuses.
+// It returns how many CAs it issued.
 func (c *certManager) work() (issued int) {
 	c.t.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -32,8 +32,8 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
-// deathStage is a stage whose operator dies. Its calls are seen at the two doors through which all of them go, that of the API server
-// and that of the core.
+// deathStage is a stage whose operator dies. All its calls are seen: those to the API server, and by a relay those to
+// the core.
 type deathStage struct {
 	*stage
 
@@ -52,7 +52,7 @@ func newDeathStage(t *testing.T, cluster *cluster.Cluster, auth bool) *deathStag
 	m := &deathStage{stage: newStage(t, cluster)}
 	if auth {
 		m.enableAuth()
-		// The operator's door to the core shows the administrator's certificate, so that no password is hashed at each connection.
+		// The relay to the core shows the administrator's certificate, so that no password is hashed at each connection.
 		pair := m.authority.Issue(t, testkit.Leaf{CommonName: "root"})
 		m.setSecret("core-admin", map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key})
 	}
@@ -82,7 +82,7 @@ func (m *deathStage) start(death cluster.Death) {
 	})
 }
 
-// openCore opens the door to the core: a relay that knows calls.
+// openCore starts the relay to the core.
 func (m *deathStage) openCore() {
 	m.t.Helper()
 	pair := m.authority.Issue(m.t, testkit.Leaf{CommonName: "root"})
@@ -135,7 +135,8 @@ func changesCore(method string) bool {
 // fate says when a program dies: the n-th of a story, counted from 0.
 type fate func(program int) cluster.Death
 
-// settle reconciles with one program after the other until one comes to an end, and returns the time until something is due.
+// settle reconciles with one program after the other until one comes to an end, and returns the time until something is
+// due.
 func (m *deathStage) settle(name string, deaths *int, f fate) time.Duration {
 	m.t.Helper()
 	for range 200 {

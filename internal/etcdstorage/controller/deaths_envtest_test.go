@@ -28,13 +28,16 @@ import (
 	"github.com/mooring-dev/mooring/internal/testkit/must"
 )
 
+// act is one thing that happens in a story.
+type act func(m *deathStage, name, ns string, due time.Duration)
+
 // story is what happens to one tenant.
 type story struct {
 	// spec is more of the spec than where to deliver. settled says that the tenant is served when the story begins.
 	spec    string
 	settled bool
 	// acts are what happens, one after the other, each when the operator is done with the one before; due is the time until something is due.
-	acts []func(m *deathStage, name, ns string, due time.Duration)
+	acts []act
 	// end checks the outcome.
 	end func(m *deathStage, name, ns string)
 }
@@ -44,18 +47,18 @@ func storiesWithUsers() map[string]story {
 	turn := func(m *deathStage, _, _ string, due time.Duration) { m.clock.Step(due) }
 	rollOut := func(m *deathStage, name, _ string, _ time.Duration) { m.deployed(name) }
 	return map[string]story{
-		"creation": {acts: []func(*deathStage, string, string, time.Duration){nothing}, end: served},
+		"creation": {acts: []act{nothing}, end: served},
 		"rotation": {
 			spec: ", signingCertificateValidity: 24h, servingCertificateValidity: 12h, clientCertificateValidity: 9h", settled: true,
-			acts: slices.Repeat([]func(*deathStage, string, string, time.Duration){turn}, 14), end: rotated,
+			acts: slices.Repeat([]act{turn}, 14), end: rotated,
 		},
 		"rotation of the user": {
 			settled: true, end: served,
-			acts: []func(*deathStage, string, string, time.Duration){
+			acts: []act{
 				rollOut, func(m *deathStage, _, _ string, _ time.Duration) { m.clock.Step(m.r.Settings.UserRotation) }, rollOut,
 			},
 		},
-		"deletion of data": {spec: ", deletionPolicy: Delete", settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).leave}, end: nothingOf},
+		"deletion of data": {spec: ", deletionPolicy: Delete", settled: true, acts: []act{(*deathStage).leave}, end: nothingOf},
 	}
 }
 
@@ -66,19 +69,19 @@ func stories() map[string]story {
 			`"caCertConfigMap":[{"name":"ca","namespace":%[1]q},{"name":"ca-2","namespace":%[1]q}]}}`, ns))
 		m.r.Settings.ProxyImage = "proxy:next"
 	}
-	name := func(secrets string) func(*deathStage, string, string, time.Duration) {
+	name := func(secrets string) act {
 		return func(m *deathStage, name, ns string, _ time.Duration) {
 			m.patch(name, fmt.Sprintf(`{"spec":{"clientCertSecret":%s}}`, strings.ReplaceAll(secrets, "NS", strconv.Quote(ns))))
 		}
 	}
 	return map[string]story{
-		"revocation":              {settled: true, acts: []func(*deathStage, string, string, time.Duration){name("[]")}, end: revoked},
-		"a client named again":    {settled: true, acts: []func(*deathStage, string, string, time.Duration){name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
-		"loss of the CAs":         {settled: true, acts: []func(*deathStage, string, string, time.Duration){loseCAs}, end: recovered},
-		"upgrade":                 {settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).unbind}, end: served},
-		"creation":                {acts: []func(*deathStage, string, string, time.Duration){nothing}, end: created},
-		"change":                  {settled: true, acts: []func(*deathStage, string, string, time.Duration){change}, end: changed},
-		"deletion, data retained": {settled: true, acts: []func(*deathStage, string, string, time.Duration){(*deathStage).leave}, end: retained},
+		"revocation":              {settled: true, acts: []act{name("[]")}, end: revoked},
+		"a client named again":    {settled: true, acts: []act{name("[]"), name(`[{"name":"client","namespace":NS}]`)}, end: renamed},
+		"loss of the CAs":         {settled: true, acts: []act{loseCAs}, end: recovered},
+		"upgrade":                 {settled: true, acts: []act{(*deathStage).unbind}, end: served},
+		"creation":                {acts: []act{nothing}, end: created},
+		"change":                  {settled: true, acts: []act{change}, end: changed},
+		"deletion, data retained": {settled: true, acts: []act{(*deathStage).leave}, end: retained},
 	}
 }
 
@@ -365,7 +368,8 @@ func tell(t *testing.T, on *cluster.Cluster, stem string, s story, start func(*c
 	m := start(on)
 	writes, _ := m.play(t, stem+"-0", s, undying)
 	t.Logf("%d writes:\n%s", len(writes), strings.Join(writes, "\n"))
-	if _, died := m.play(t, stem+"-every", s, func(int) cluster.Death { return cluster.Death{Write: 1, After: true} }); died < len(writes)/2 {
+	always := func(int) cluster.Death { return cluster.Death{Write: 1, After: true} }
+	if _, died := m.play(t, stem+"-every", s, always); died < len(writes)/2 {
 		t.Errorf("%d deaths, though there are %d writes", died, len(writes))
 	}
 	points := cases.Rand(t).Perm(2 * len(writes))
@@ -403,7 +407,9 @@ func TestDeathAtAnyWrite(t *testing.T) {
 	for name, s := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(t, server(t), stem(name), s, func(c *cluster.Cluster) *deathStage { return newDeathStage(t, c, strings.HasSuffix(name, withUsers)) })
+			tell(t, server(t), stem(name), s, func(c *cluster.Cluster) *deathStage {
+				return newDeathStage(t, c, strings.HasSuffix(name, withUsers))
+			})
 		})
 	}
 	if cases.Number(t, 1, 0, 0) == 1 {

@@ -43,7 +43,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// stage is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights and no others.
+// stage is a namespace for an operator on the package's API server, a core etcd with TLS, and an operator with its rights
+// and no others.
 type stage struct {
 	t         *testing.T
 	cluster   *cluster.Cluster

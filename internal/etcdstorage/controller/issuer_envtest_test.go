@@ -91,7 +91,6 @@ func quiet(t *testing.T, g *stage, name, ns string) {
 
 // storiesWithIssuer are those of tenants whose CAs come from cert-manager, which works whenever the operator has come to an end.
 func storiesWithIssuer(cm func(*deathStage) *certManager) map[string]story {
-	type act = func(*deathStage, string, string, time.Duration)
 	work := func(m *deathStage, _, _ string, _ time.Duration) { cm(m).work() }
 	turn := func(m *deathStage, _, _ string, due time.Duration) { m.clock.Step(due); cm(m).work() }
 	own := func(m *deathStage, name, _ string, _ time.Duration) { m.patch(name, `{"spec":{"issuerRef":null}}`) }
